@@ -33,7 +33,8 @@ class DriverIssue:
     """The affected GPUs. Empty: all."""
     nodes: Literal["partitioned", "mixed"]
     """All nodes with partitions, or only nodes that also have whole GPUs."""
-    what: str
+    defect: str
+    """Follows the driver in a message."""
     source: str
 
 

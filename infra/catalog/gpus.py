@@ -126,7 +126,7 @@ class Gpu:
 
     @property
     def mode_change_resets(self) -> bool:
-        """Whether changing the MIG mode needs a GPU reset, in a VM usually a reboot.
+        """True if changing the MIG mode needs a GPU reset, which in a VM is usually a reboot.
 
         Source: NVIDIA MIG user guide, Ampere.
         """

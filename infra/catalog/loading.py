@@ -17,7 +17,7 @@ from infra.catalog.catalog import (
     DriverIssue,
     Exclusion,
 )
-from infra.catalog.gpus import Gpu
+from infra.catalog.gpus import Gpu, NamedConfig
 from infra.catalog.loading_gpus import build_family, build_gpu, check_products
 from infra.catalog.machines import (
     Accelerator,
@@ -36,74 +36,90 @@ _HERE = Path(__file__).parent
 @cache
 def load() -> Catalog:
     """The catalog. Raises CatalogError for an incomplete, unknown or duplicate row."""
-    gpus_file, machines_file, prices_file, gke_file, drivers_file = (
-        read(_HERE, f"{name}.toml") for name in ("gpus", "machines", "prices", "gke", "drivers")
+    gpus_file, machines_file, prices_file, gke_file, drivers_file, dcgm_file = (
+        read(_HERE, f"{name}.toml")
+        for name in ("gpus", "machines", "prices", "gke", "drivers", "dcgm")
     )
+    gpus = _gpus(gpus_file)
+    machines = _machines(machines_file, prices_file, drivers_file, gpus)
+    return Catalog(
+        gpus=MappingProxyType(gpus),
+        machines=MappingProxyType(machines),
+        accelerators=MappingProxyType(_accelerators(gke_file, gpus)),
+        named_configs=MappingProxyType(_named_configs(gpus_file, gpus)),
+        charts=MappingProxyType(_charts(drivers_file)),
+        driver_issues=tuple(
+            build(lambda r: _driver_issue(r, gpus), r) for r in drivers_file["driver_issue"]
+        ),
+        device_plugin_issues=tuple(
+            build(_device_plugin_issue, r) for r in drivers_file["device_plugin_issue"]
+        ),
+        exclusions=tuple(
+            build(lambda r: _exclusion(r, gpus, machines), r)
+            for r in (*gpus_file["excluded"], *machines_file["excluded"])
+        ),
+        dcgm_fields=MappingProxyType(_dcgm_fields(dcgm_file)),
+    )
+
+
+def _gpus(gpus_file: Row) -> dict[str, Gpu]:
     families = keyed([build(build_family, r) for r in gpus_file["family"]], lambda f: f.name)
     engines = {r["name"]: r["kinds"] for r in gpus_file["engines"]}
-    gpus = keyed(
-        [build(lambda r: build_gpu(r, families, engines), r) for r in gpus_file["gpu"]],
-        lambda g: g.name,
-    )
+    rows = [build(lambda r: build_gpu(r, families, engines), r) for r in gpus_file["gpu"]]
+    gpus = keyed(rows, lambda g: g.name)
     check_products(gpus)
+    return gpus
+
+
+def _machines(
+    machines_file: Row, prices_file: Row, drivers_file: Row, gpus: Mapping[str, Gpu]
+) -> dict[tuple[Cloud, str], Machine]:
     prices = _prices(prices_file["list"])
-    images = keyed(
-        [build(lambda r: Image(**r), r) for r in drivers_file["image"]], lambda i: i.name
-    )
+    rows = [build(lambda r: Image(**r), r) for r in drivers_file["image"]]
+    images = [*keyed(rows, lambda i: i.name).values()]
     machines = keyed(
         [
-            build(lambda r: _machine(r, gpus, prices, [*images.values()]), {**series, **machine})
-            for series in _series(machines_file)
+            build(lambda r: _machine(r, gpus, prices, images), {**series, **machine})
+            for series in machines_file["series"]
             for machine in series["machines"]
         ],
         lambda m: (m.cloud, m.name),
     )
     if unknown := set(prices) - set(machines):
         raise CatalogError(f"catalog: prices of unknown machine types: {sorted(unknown)}")
-    accelerators = [build(lambda r: _accelerator(r, gpus), r) for r in gke_file["accelerator"]]
-    exceptions = [
-        build(lambda r: _config_exception(r, gpus), r) for r in gpus_file["named_config_exception"]
-    ]
-    dcgm_file = read(_HERE, "dcgm.toml")
-    return Catalog(
-        gpus=MappingProxyType(gpus),
-        machines=MappingProxyType(machines),
-        accelerators=MappingProxyType(keyed(accelerators, lambda a: a.name)),
-        named_configs=MappingProxyType(
-            {
-                gpu.name: MappingProxyType(
-                    configs_of(
-                        gpu, {config: ids for config, name, ids in exceptions if name == gpu.name}
-                    )
-                )
-                for gpu in gpus.values()
-                if gpu.family
-            }
-        ),
-        charts=MappingProxyType(
-            keyed(
-                [build(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version
-            )
-        ),
-        driver_issues=tuple(
-            build(lambda r: _driver_issue(r, gpus), r) for r in drivers_file["driver_issue"]
-        ),
-        device_plugin_issues=tuple(
-            build(lambda r: DevicePluginIssue(endings=tuple(r.pop("endings")), **r), r)
-            for r in drivers_file["device_plugin_issue"]
-        ),
-        exclusions=tuple(
-            build(lambda r: _exclusion(r, gpus, machines), r)
-            for f in (gpus_file, machines_file)
-            for r in f["excluded"]
-        ),
-        dcgm_fields=MappingProxyType(
-            keyed(
-                [_dcgm_field(fields, dcgm_file["source"]) for fields in dcgm_file["fields"]],
-                lambda f: f.name,
-            )
-        ),
+    return machines
+
+
+def _accelerators(gke_file: Row, gpus: Mapping[str, Gpu]) -> dict[str, Accelerator]:
+    rows = [build(lambda r: _accelerator(r, gpus), r) for r in gke_file["accelerator"]]
+    return keyed(rows, lambda a: a.name)
+
+
+def _named_configs(gpus_file: Row, gpus: Mapping[str, Gpu]) -> dict[str, Mapping[str, NamedConfig]]:
+    exceptions: dict[str, dict[str, tuple[str, ...]]] = {}
+    for row in gpus_file["named_config_exception"]:
+        config, gpu_name, pci_ids = build(lambda r: _config_exception(r, gpus), row)
+        exceptions.setdefault(gpu_name, {})[config] = pci_ids
+    return {
+        gpu.name: MappingProxyType(configs_of(gpu, exceptions.get(gpu.name, {})))
+        for gpu in gpus.values()
+        if gpu.family
+    }
+
+
+def _charts(drivers_file: Row) -> dict[str, Chart]:
+    return keyed(
+        [build(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version
     )
+
+
+def _device_plugin_issue(raw: Row) -> DevicePluginIssue:
+    return DevicePluginIssue(endings=tuple(raw.pop("endings")), **raw)
+
+
+def _dcgm_fields(dcgm_file: Row) -> dict[str, DcgmField]:
+    rows = [_dcgm_field(fields, dcgm_file["source"]) for fields in dcgm_file["fields"]]
+    return keyed(rows, lambda f: f.name)
 
 
 def _dcgm_field(raw: list[Any], source: str) -> DcgmField:
@@ -111,10 +127,6 @@ def _dcgm_field(raw: list[Any], source: str) -> DcgmField:
     if kind not in ("gauge", "counter", "label") or "," in name:
         raise CatalogError(f"catalog: {raw} is not a field of DCGM")
     return DcgmField(name=name, kind=kind, meaning=meaning, source=source)
-
-
-def _series(raw: Row) -> list[Row]:
-    return list(raw["series"])
 
 
 def _prices(lists: list[Row]) -> dict[tuple[Cloud, str], list[Price]]:

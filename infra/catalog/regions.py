@@ -120,5 +120,5 @@ def offerings() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
 
 
 def is_zone_id(zone: str) -> bool:
-    """Whether this is the id of an AWS zone (use1-az6), not a name (us-east-1a)."""
+    """True for the id of an AWS zone (use1-az6), false for a name (us-east-1a)."""
     return _ZONE_ID.fullmatch(zone) is not None

@@ -88,11 +88,11 @@ class Scope:
     only: str | None = None
     """Another condition on the action."""
     needs_boundary: bool = False
-    """Whether the action makes its holder an administrator if the roles have no permissions
-    boundary.
+    """True if the action makes its holder an administrator of the account, unless the roles have a
+    permissions boundary.
     """
-    tags_what_is_made: bool = False
-    """Whether the right is also needed while the resource is being created."""
+    tags_new_resources: bool = False
+    """True if the right is also needed while a resource is being created with tags."""
 
 
 @dataclass(frozen=True, kw_only=True)

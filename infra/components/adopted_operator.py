@@ -64,7 +64,7 @@ class AdoptedOperator(pulumi.ComponentResource):
 
         def require_fit(live: Mapping[str, Any] | None) -> pulumi.Resource:
             if mismatches := values.mismatches(live or {}, fleet, files):
-                _report_mismatches(values.what_to_change(policy_name, mismatches))
+                _report_mismatches(values.describe_mismatches(policy_name, mismatches))
             return policy
 
         self.fit = policy.spec.apply(require_fit)

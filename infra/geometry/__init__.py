@@ -17,26 +17,3 @@ from infra.geometry.fitting import (
 from infra.geometry.headroom import Headroom, headroom
 from infra.geometry.nearest import nearest
 from infra.geometry.table import Layout, LayoutError, Placement
-
-__all__ = [
-    "Cause",
-    "Change",
-    "Fit",
-    "Headroom",
-    "Layout",
-    "LayoutError",
-    "Misfit",
-    "Placement",
-    "change",
-    "check",
-    "check_beside",
-    "compute_instances",
-    "creation_order",
-    "gpu_instances",
-    "headroom",
-    "layouts",
-    "max_instances",
-    "maximal",
-    "minimum_driver",
-    "nearest",
-]

@@ -21,4 +21,4 @@ class Problem:
     source: str = REFERENCE
     """The source of the rule, `REFERENCE` for rules of slicewright itself."""
     in_key: bool = False
-    """Whether the key is wrong, not its value."""
+    """True if the key is wrong, not its value."""

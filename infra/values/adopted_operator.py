@@ -1,4 +1,4 @@
-"""What the ClusterPolicy of an operator that exists must say, so that it serves the pools.
+"""The settings that an adopted operator's ClusterPolicy needs in order to serve the pools.
 
 The field names are those of the ClusterPolicy; the operator's Helm chart has the same. Source:
 NVIDIA/gpu-operator, api/nvidia/v1/clusterpolicy_types.go.
@@ -31,10 +31,10 @@ _TOOLKIT_ENV: Final = "toolkit.env"
 _PLUGIN_ENV: Final = "devicePlugin.env"
 _VARIABLE_ALLOWED: Final = [{"name": VARIABLE_COUNTS, "value": "true"}]
 _CONFIGS: Final = ("migManager.config.name", "devicePlugin.config.name")
-_OF_A_STACK: Final = re.compile("(mig-layouts|plugin-configs)-[0-9a-f]{8}")
-"""Names of `operator_files`."""
+_STACK_CONFIG_MAP: Final = re.compile("(mig-layouts|plugin-configs)-[0-9a-f]{8}")
+"""The names of ConfigMaps of `operator_files`."""
 _TRUE: Final = frozenset(("1", "t", "T", "true", "True", "TRUE"))
-"""What mig-manager takes for true. Source: Go's strconv.ParseBool."""
+"""The values that mig-manager reads as true. Source: Go's strconv.ParseBool."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,69 +42,86 @@ class Setting:
     """A field of the ClusterPolicy."""
 
     field: str
-    """Dotted, below `spec`."""
-    wanted: Any
+    """The dotted path below `spec`."""
+    required: Any
     default: Any = None
-    """What the operator takes an absent field for; None: nothing that would do."""
+    """The operator's default for an absent field, if it can be the required value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mismatch:
+    """A field of the ClusterPolicy that differs from the required value."""
+
     field: str
-    wanted: Any
-    found: Any
-    """None: not set."""
-    right: Any
-    """The value to write; for a list more than what is missing of it."""
+    required: Any
+    """Its missing entries, if it is a list."""
+    current: Any
+    """None: the field is not set."""
+    replacement: Any
+    """The value to write: all entries, if it is a list."""
 
 
-def wanted_settings(fleet: ByoFleetPlan, files: OperatorFiles) -> tuple[Setting, ...]:
-    """What must hold, besides the tolerations. files: as from `operator_files`."""
-    return tuple(_wanted(fleet, files))
-
-
-def _wanted(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
-    yield Setting(field="mig.strategy", wanted=fleet.operator.mig_strategy)
-    yield Setting(field="operator.runtimeClass", wanted=RUNTIME_CLASS, default=RUNTIME_CLASS)
-    yield Setting(field="devicePlugin.enabled", wanted=True, default=True)
-    # The agents check its labels.
-    yield Setting(field="gfd.enabled", wanted=True, default=True)
+def _required_settings(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
+    """Every required setting with a fixed value. files: from `operator_files`."""
+    yield Setting(field="mig.strategy", required=fleet.operator.mig_strategy)
+    yield Setting(field="operator.runtimeClass", required=RUNTIME_CLASS, default=RUNTIME_CLASS)
+    yield Setting(field="devicePlugin.enabled", required=True, default=True)
+    # The agents check the labels of GPU feature discovery.
+    yield Setting(field="gfd.enabled", required=True, default=True)
     if files.plugin_configs is not None:
-        yield Setting(field="devicePlugin.config.name", wanted=files.plugin_configs.name)
+        yield Setting(field="devicePlugin.config.name", required=files.plugin_configs.name)
         default = default_config(fleet.operated)
-        yield Setting(field="devicePlugin.config.default", wanted=default)
+        yield Setting(field="devicePlugin.config.default", required=default)
     if any(pool.mig_config is not None for pool in fleet.pools):
-        yield Setting(field="migManager.enabled", wanted=True, default=True)
-        yield Setting(field="migManager.config.name", wanted=files.mig_layouts.name)
+        yield Setting(field="migManager.enabled", required=True, default=True)
+        yield Setting(field="migManager.config.name", required=files.mig_layouts.name)
 
 
 def mismatches(
     policy: Mapping[str, Any], fleet: ByoFleetPlan, files: OperatorFiles
 ) -> tuple[Mismatch, ...]:
-    """Where the `spec` of a ClusterPolicy is not as the fleet needs it."""
-    wrong = []
-    for setting in wanted_settings(fleet, files):
-        found = _at(policy, setting.field)
-        if (setting.default if found is None else found) != setting.wanted:
-            wrong.append(
-                Mismatch(
-                    field=setting.field, wanted=setting.wanted, found=found, right=setting.wanted
-                )
+    """The fields of a ClusterPolicy's `spec` that differ from the values that the fleet needs."""
+    return (
+        *_wrong_settings(policy, fleet, files),
+        *_forbidden_reboot(policy, fleet),
+        *_wrong_device_list(policy, fleet),
+        *_missing_tolerations(policy, fleet),
+    )
+
+
+def _wrong_settings(
+    policy: Mapping[str, Any], fleet: ByoFleetPlan, files: OperatorFiles
+) -> Iterator[Mismatch]:
+    for setting in _required_settings(fleet, files):
+        current = _at(policy, setting.field)
+        if (setting.default if current is None else current) != setting.required:
+            yield Mismatch(
+                field=setting.field,
+                required=setting.required,
+                current=current,
+                replacement=setting.required,
             )
-    wrong += _without_reboot(policy, fleet)
-    wrong += _other_device_list(policy, fleet)
-    given = _at(policy, _TOLERATIONS) or []
-    missing = [one for one in tolerations(fleet.pools) if not any(_covers(g, one) for g in given)]
+
+
+def _missing_tolerations(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+    current = _at(policy, _TOLERATIONS) or []
+    missing = [
+        toleration
+        for toleration in tolerations(fleet.pools)
+        if not any(_covers(other, toleration) for other in current)
+    ]
     if missing:
-        wrong.append(
-            Mismatch(field=_TOLERATIONS, wanted=missing, found=given, right=[*given, *missing])
+        yield Mismatch(
+            field=_TOLERATIONS,
+            required=missing,
+            current=current,
+            replacement=[*current, *missing],
         )
-    return tuple(wrong)
 
 
-def _without_reboot(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
-    """A GPU whose MIG mode changes at a reset stays pending where the machine refuses the reset, as
-    clouds do. mig-manager may then reboot the node, unless the stack file says that it need not.
+def _forbidden_reboot(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+    """If a machine refuses to reset a GPU, as clouds do, the change of the GPU's MIG mode stays
+    pending. mig-manager must then be allowed to reboot the node, unless the stack file forbids it.
     """
     if not fleet.operator.mig_manager.with_reboot or not any(
         pool.gpu.mode_change_resets and pool.mig_config is not None for pool in fleet.pools
@@ -120,21 +137,21 @@ def _variables(policy: Mapping[str, Any], field: str) -> Mapping[str, str | None
 
 
 def _other_values(policy: Mapping[str, Any], field: str, missing: Mapping[str, str]) -> Mismatch:
-    """field: an operand's environment. missing: variables that have another value there."""
-    current: list[Mapping[str, Any]] = _at(policy, field) or []
-    kept = [variable for variable in current if variable.get("name") not in missing]
+    """field: an operand's environment. missing: variables that lack these values there."""
+    environment: list[Mapping[str, Any]] = _at(policy, field) or []
+    unaffected = [variable for variable in environment if variable.get("name") not in missing]
     additions = [{"name": name, "value": value} for name, value in missing.items()]
     return Mismatch(
         field=field,
-        wanted=additions,
-        found=[variable for variable in current if variable not in kept] or None,
-        right=[*kept, *additions],
+        required=additions,
+        current=[variable for variable in environment if variable not in unaffected] or None,
+        replacement=[*unaffected, *additions],
     )
 
 
-def _other_device_list(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
-    """Settings of toolkit and device plugin that contradict `device_list`: agents, or pods that
-    request GPUs, would get none, or any container would get them by the variable.
+def _wrong_device_list(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+    """Settings of toolkit and device plugin that contradict `device_list`. With them, agents and
+    pods that request GPUs would get none, or any container could get them by the variable.
     """
     variables = _variables(policy, _TOOLKIT_ENV)
     variable_counts = variables.get(VARIABLE_COUNTS, "true") in _TRUE
@@ -144,8 +161,8 @@ def _other_device_list(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterat
             yield _other_values(policy, _TOOLKIT_ENV, {VARIABLE_COUNTS: "true"})
         return
     if not installed:
-        # The settings of a toolkit of the nodes' own are not known.
-        yield Mismatch(field="toolkit.enabled", wanted=True, found=False, right=True)
+        # The settings of a toolkit that somebody else installed on the nodes are unknown.
+        yield Mismatch(field="toolkit.enabled", required=True, current=False, replacement=True)
     missing = {}
     if variable_counts:
         missing[VARIABLE_COUNTS] = "false"
@@ -155,94 +172,97 @@ def _other_device_list(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterat
         yield _other_values(policy, _TOOLKIT_ENV, missing)
     cdi = _at(policy, "cdi.enabled") is not False
     strategy = _variables(policy, _PLUGIN_ENV).get(STRATEGY, BY_CDI if cdi else "envvar")
-    right = BY_CDI if cdi else BY_MOUNTS
-    if not set(right.split(",")) & set((strategy or "").split(",")):
-        yield _other_values(policy, _PLUGIN_ENV, {STRATEGY: right})
+    strategies = BY_CDI if cdi else BY_MOUNTS
+    if not set(strategies.split(",")) & set((strategy or "").split(",")):
+        yield _other_values(policy, _PLUGIN_ENV, {STRATEGY: strategies})
 
 
-def what_to_change(name: str, wrong: Sequence[Mismatch]) -> str:
-    """The message about an adopted operator that would not serve the pools. name: of its
+def describe_mismatches(name: str, wrong: Sequence[Mismatch]) -> str:
+    """The message about an adopted operator that would not serve the pools. name: the name of the
     ClusterPolicy.
     """
     lines = [
-        f"ClusterPolicy {name}, of the GPU operator that gpu_operator.existing adopts, is not as "
-        "this stack needs it:"
+        f"ClusterPolicy {name} of the GPU operator that gpu_operator.existing adopts does not have "
+        "the settings that this stack needs:"
     ]
-    lines += [f"  spec.{one.field}: wanted {_shown(one.wanted)}, {_found(one)}" for one in wrong]
-    if any(item.field == _TOOLKIT_ENV and item.wanted == _VARIABLE_ALLOWED for item in wrong):
+    lines += [f"  {_describe(mismatch)}" for mismatch in wrong]
+    if any(item.field == _TOOLKIT_ENV and item.required == _VARIABLE_ALLOWED for item in wrong):
         lines.append(
-            "Its runtime ignores the variable of containers without privileges, which keeps pods "
-            "from GPUs that they did not request. To leave that so, write gpu_operator: "
+            "Its runtime ignores NVIDIA_VISIBLE_DEVICES in unprivileged containers, so that pods "
+            "cannot use GPUs that they did not request. To keep it so, write gpu_operator: "
             "{device_list: volume-mounts} in the stack file."
         )
     return "\n".join(
         [
             *lines,
-            "slicewright does not change that operator. Change it where its settings are kept (its "
-            "Helm values have the same names), or at once:",
+            "slicewright does not change this operator. Change its Helm values, which have the "
+            "same names, or apply the change at once:",
             f"  {patch_command(name, wrong)}",
         ]
     )
 
 
 def patch_command(name: str, wrong: Sequence[Mismatch]) -> str:
-    """What makes a ClusterPolicy right. name: of it."""
+    """The command that corrects a ClusterPolicy. name: the name of the ClusterPolicy."""
     spec: JsonObject = {}
-    for one in wrong:
-        *way, last = one.field.split(".")
-        at = spec
-        for key in way:
-            at = at.setdefault(key, {})
-        at[last] = one.right
+    for mismatch in wrong:
+        *parents, last = mismatch.field.split(".")
+        section = spec
+        for key in parents:
+            section = section.setdefault(key, {})
+        section[last] = mismatch.replacement
     patch = shlex.quote(json.dumps({"spec": spec}))
     return f"kubectl patch clusterpolicies.nvidia.com {name} --type merge -p {patch}"
 
 
-def our_config_maps(policy: Mapping[str, Any]) -> Mapping[str, str]:
+def named_config_maps(policy: Mapping[str, Any]) -> Mapping[str, str]:
     """Field of a ClusterPolicy's `spec` -> the ConfigMap of a stack that it names."""
     named = {field: str(_at(policy, field) or "") for field in _CONFIGS}
-    return {field: name for field, name in named.items() if _OF_A_STACK.fullmatch(name)}
+    return {field: name for field, name in named.items() if _STACK_CONFIG_MAP.fullmatch(name)}
 
 
-def way_back(name: str, policy: Mapping[str, Any]) -> str:
-    """The command by which a ClusterPolicy names no ConfigMap of a stack: mig-manager then has the
-    operator's default layouts, and no GPU is shared. name: of the ClusterPolicy.
+def release_command(name: str, policy: Mapping[str, Any]) -> str:
+    """The command that removes a stack's ConfigMaps from a ClusterPolicy: mig-manager then has the
+    operator's default layouts, and no GPU is shared. name: the name of the ClusterPolicy.
     """
-    fields = [*our_config_maps(policy)]
+    fields = [*named_config_maps(policy)]
     if "devicePlugin.config.name" in fields:
         fields.append("devicePlugin.config.default")
     return patch_command(
-        name, [Mismatch(field=one, wanted="", found=None, right="") for one in fields]
+        name,
+        [Mismatch(field=field, required="", current=None, replacement="") for field in fields],
     )
 
 
-def _found(one: Mismatch) -> str:
-    if one.field == _TOLERATIONS:
-        return f"missing among the {len(one.found)} that are set" if one.found else "found none"
-    return "found nothing" if one.found is None else f"found {_shown(one.found)}"
+def _describe(mismatch: Mismatch) -> str:
+    current = mismatch.current
+    difference = "found nothing" if current is None else f"found {_as_text(current)}"
+    if mismatch.field == _TOLERATIONS:
+        difference = f"missing among the {len(current)} that are set" if current else "found none"
+    return f"spec.{mismatch.field}: wanted {_as_text(mismatch.required)}, {difference}"
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _at(policy: Mapping[str, Any], field: str) -> Any:
-    found: Any = policy
+    value: Any = policy
     for key in field.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return None if found == "" else found
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return None if value == "" else value
 
 
-def _covers(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a toleration tolerates all that another one does. Source: k8s.io/component-helpers,
-    scheduling/corev1 (ToleratesTaint).
+def _covers(current: Mapping[str, Any], required: Mapping[str, Any]) -> bool:
+    """True if the current toleration tolerates all that the required one does. Source:
+    k8s.io/component-helpers, scheduling/corev1 (ToleratesTaint).
     """
-    if given.get("effect") not in (None, "", wanted["effect"]):
+    if current.get("effect") not in (None, "", required["effect"]):
         return False
-    exists = given.get("operator") == "Exists"
-    if not given.get("key"):
+    exists = current.get("operator") == "Exists"
+    if not current.get("key"):
         return exists
-    if given["key"] != wanted["key"]:
+    if current["key"] != required["key"]:
         return False
-    same = wanted["operator"] == "Equal" and given.get("value", "") == wanted.get("value", "")
+    same = required["operator"] == "Equal" and current.get("value", "") == required.get("value", "")
     return exists or same

@@ -1,6 +1,6 @@
-"""A permissions boundary for the roles of an EKS stack: their rights together, and no more.
+"""A permissions boundary for the roles of an EKS stack: the union of their rights.
 
-If somebody adds any policy to one of the roles, it allows no more than this.
+A policy that somebody adds to one of the roles later cannot exceed it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 from infra import catalog
 from infra.plan import EksFleetPlan, KarpenterPlan
 from infra.values.eks_autoscaler import autoscaler_policy
-from infra.values.karpenter import karpenter_policy
+from infra.values.karpenter_rights import karpenter_policy
 from infra.values.text import JsonObject
 
-_OF_AWS_POLICIES: Final[Mapping[str, tuple[str, ...]]] = {
+_AWS_POLICY_ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     # AmazonEKSClusterPolicy, v8. Its iam:CreateServiceLinkedRole is a statement of its own.
     "control-plane": (
         "autoscaling:DescribeAutoScalingGroups",
@@ -81,8 +81,8 @@ _LOAD_BALANCING: Final = "elasticloadbalancing.amazonaws.com"
 def boundary_policy(fleet: EksFleetPlan, role_names: Mapping[str, str] | None = None) -> JsonObject:
     """role_names: as for `aws_policy`."""
     names = {**fleet.cluster.role_names, **(role_names or {})}
-    known = catalog.aws_region(fleet.cluster.region)
-    actions = {one for part in names for one in _OF_AWS_POLICIES.get(part, ())}
+    region = catalog.aws_region(fleet.cluster.region)
+    actions = {action for part in names for action in _AWS_POLICY_ACTIONS.get(part, ())}
     allowed: list[JsonObject] = [
         {"Effect": "Allow", "Action": sorted(actions), "Resource": "*"},
     ]
@@ -95,12 +95,12 @@ def boundary_policy(fleet: EksFleetPlan, role_names: Mapping[str, str] | None = 
                 "Condition": {"StringEquals": {"iam:AWSServiceName": _LOAD_BALANCING}},
             }
         )
-    node_role = f"arn:{known.partition}:iam::*:role/{names['nodes']}"
-    allowed += _of_autoscaler(fleet, node_role)
+    node_role = f"arn:{region.partition}:iam::*:role/{names['nodes']}"
+    allowed += _autoscaler_statements(fleet, node_role)
     return {"Version": "2012-10-17", "Statement": allowed}
 
 
-def _of_autoscaler(fleet: EksFleetPlan, node_role: str) -> list[JsonObject]:
+def _autoscaler_statements(fleet: EksFleetPlan, node_role: str) -> list[JsonObject]:
     """The statements of the autoscaler's own policy."""
     cluster = fleet.cluster
     match cluster.autoscaler:

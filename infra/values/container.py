@@ -1,4 +1,4 @@
-"""A container as the stack file states it."""
+"""A container that the stack file describes in full."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from infra.values.text import JsonObject
 from infra.values.workload_volumes import cache
 
 
-def container_server(plan: DeploymentPlan, asked: ContainerWorkload) -> Server:
-    health = asked.health
+def container_server(plan: DeploymentPlan, workload: ContainerWorkload) -> Server:
+    health = workload.health
 
     def probe(path: str, port: str) -> JsonObject:
         return {"httpGet": {"path": path, "port": port}}
 
     return Server(
-        command=asked.command,
-        args=asked.args,
-        ports=asked.ports,
+        command=workload.command,
+        args=workload.args,
+        ports=workload.ports,
         ready=probe(health.path, health.port) if health else None,
         alive=probe(health.alive_path or health.path, health.port) if health else None,
-        volumes=(cache(plan, asked.cache),) if asked.cache is not None else (),
+        volumes=(cache(plan, workload.cache),) if workload.cache is not None else (),
     )

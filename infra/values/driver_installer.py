@@ -1,8 +1,8 @@
 """Google's driver installer, for GKE nodes whose GPUs the GPU Operator manages.
 
-With the label that keeps GKE's device plugin off, GKE completes no driver installation of its own:
-an init container of that plugin's DaemonSet would have to. So these nodes ask GKE for no driver,
-and the installer runs as a DaemonSet, from an image that GKE puts on every node. Sources:
+GKE installs drivers by an init container of its device plugin's DaemonSet. The label that keeps
+GKE's device plugin off these nodes keeps that container off, too. So the pools do not ask GKE for a
+driver, and the installer runs as a DaemonSet, from an image that GKE puts on every node. Sources:
 NVIDIA GPU operator docs, "Google GKE"; GoogleCloudPlatform/container-engine-accelerators,
 nvidia-driver-installer/{cos,ubuntu}/daemonset-preloaded.yaml; NVIDIA/aicr,
 docs/integrator/gke-gpu-setup.md.
@@ -15,6 +15,7 @@ from typing import Final
 
 from apis.names import AGENT_PRIORITY_CLASS, POOL_LABEL
 from infra.plan import GkeFleetPlan, GkePoolPlan
+from infra.spec import GpuOperator
 from infra.values.pods import tolerations
 from infra.values.text import JsonObject
 
@@ -23,7 +24,7 @@ DRIVER_DIRECTORY: Final = "/home/kubernetes/bin/nvidia"
 Source: NVIDIA GPU operator docs, "Google GKE".
 """
 _PAUSE: Final = "pause:3.10"
-"""Below registry.k8s.io. Source: k8s.io/kubernetes, build/pause."""
+"""The path below registry.k8s.io. Source: k8s.io/kubernetes, build/pause."""
 _CONTAINER: Final[Mapping[str, str]] = {
     "nvidia-install-dir-host": "/usr/local/nvidia",
     "vulkan-icd-mount": "/etc/vulkan/icd.d",
@@ -46,7 +47,7 @@ _UBUNTU: Final = ("boot", "dev", "root-mount")
 
 
 def driver_installers(plan: GkeFleetPlan) -> list[JsonObject]:
-    """A DaemonSet for each kind of image among the pools of the operator. Empty if the operator
+    """A DaemonSet for each kind of node image in the operator's pools. Empty if the operator
     itself installs the driver.
     """
     if plan.operator is None or plan.operator.driver.enabled:
@@ -55,15 +56,29 @@ def driver_installers(plan: GkeFleetPlan) -> list[JsonObject]:
         system: [pool for pool in plan.operated if pool.image_type.lower().startswith(system)]
         for system in ("cos", "ubuntu")
     }
-    return [_daemon_set(system, plan, of) for system, of in pools.items() if of]
+    return [_daemon_set(system, plan, group) for system, group in pools.items() if group]
 
 
 def _daemon_set(system: str, plan: GkeFleetPlan, pools: Sequence[GkePoolPlan]) -> JsonObject:
     assert plan.operator is not None
     name = f"nvidia-driver-installer-{system}"
     labels = {"app.kubernetes.io/name": name}
-    mirror = plan.operator.registry or "registry.k8s.io"
-    cos = system == "cos"
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": plan.operator.namespace, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": _pod(plan.operator, pools, cos=system == "cos"),
+            },
+        },
+    }
+
+
+def _pod(operator: GpuOperator, pools: Sequence[GkePoolPlan], *, cos: bool) -> JsonObject:
     pod: JsonObject = {
         "priorityClassName": AGENT_PRIORITY_CLASS,
         "affinity": {
@@ -75,39 +90,33 @@ def _daemon_set(system: str, plan: GkeFleetPlan, pools: Sequence[GkePoolPlan]) -
         },
         "tolerations": tolerations(pools),
         "automountServiceAccountToken": False,
-        # The manifest for Container-Optimized OS has them: it downloads the driver through the
-        # node's own network, and loads a kernel module.
+        # Google's manifest for Container-Optimized OS has these: the installer downloads the driver
+        # through the node's own network, and loads a kernel module.
         **({"hostNetwork": True, "hostPID": True} if cos else {}),
         # Google's manifest has a second one, which partitions GPUs. Here mig-manager does.
         "initContainers": [_installer(cos=cos)],
-        "containers": [
-            {
-                "name": "pause",
-                "image": f"{mirror}/{_PAUSE}",
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"]},
-                    "readOnlyRootFilesystem": True,
-                    "runAsNonRoot": True,
-                    "runAsUser": 65535,
-                },
-            }
-        ],
+        "containers": [_pause(operator.registry or "registry.k8s.io")],
         "volumes": [
             {"name": volume, "hostPath": {"path": _HOST[volume]}}
             for volume in (_COS if cos else _UBUNTU)
         ],
     }
-    if plan.operator.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": s} for s in plan.operator.image_pull_secrets]
+    if operator.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in operator.image_pull_secrets]
+    return pod
+
+
+def _pause(mirror: str) -> JsonObject:
+    """Keeps the pod running once the driver is installed."""
     return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": name, "namespace": plan.operator.namespace, "labels": labels},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "updateStrategy": {"type": "RollingUpdate"},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+        "name": "pause",
+        "image": f"{mirror}/{_PAUSE}",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "runAsUser": 65535,
         },
     }
 
@@ -115,7 +124,7 @@ def _daemon_set(system: str, plan: GkeFleetPlan, pools: Sequence[GkePoolPlan]) -
 def _nodes(pools: Sequence[GkePoolPlan]) -> list[JsonObject]:
     return [
         {"key": POOL_LABEL, "operator": "In", "values": sorted(pool.name for pool in pools)},
-        # GKE sets it if it installs the driver itself.
+        # GKE sets this label if it installs the driver itself.
         {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
     ]
 
@@ -133,7 +142,7 @@ def _installer(*, cos: bool) -> JsonObject:
     return {
         "name": "nvidia-driver-installer",
         "image": "cos-nvidia-installer:fixed" if cos else "gke-nvidia-installer:fixed",
-        # On the node already, under this name, and in no registry.
+        # The image is on every node under this name, and in no registry.
         "imagePullPolicy": "Never",
         "resources": {"requests": {"cpu": "150m"}},
         "securityContext": {"privileged": True},

@@ -29,7 +29,7 @@ _READS: Final = (
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeLaunchTemplateVersions",
 )
-"""AWS limits none of them to resources."""
+"""AWS cannot limit these to resources."""
 
 
 def autoscaler_chart(plan: EksAutoscalerPlan) -> ChartAddress:
@@ -37,15 +37,16 @@ def autoscaler_chart(plan: EksAutoscalerPlan) -> ChartAddress:
 
 
 def autoscaler_values(plan: EksAutoscalerPlan, *, cluster: str, region: str) -> JsonObject:
-    """The startup taint needs no argument: cluster-autoscaler knows its prefix."""
-    down = plan.scale_down
+    """The chart's values. Without an argument, cluster-autoscaler knows the startup taint by its
+    prefix.
+    """
     return {
         "cloudProvider": "aws",
         "awsRegion": region,
         "autoDiscovery": {"clusterName": cluster},
         "fullnameOverride": AUTOSCALER_NAME,
         "image": {"repository": plan.image, "tag": plan.tag},
-        # Not on a node that it may remove.
+        # Never on a node that cluster-autoscaler itself may remove.
         "nodeSelector": dict(SYSTEM_LABELS),
         "rbac": {"serviceAccount": {"name": AUTOSCALER_NAME}},
         "resources": {
@@ -62,24 +63,29 @@ def autoscaler_values(plan: EksAutoscalerPlan, *, cluster: str, region: str) -> 
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "extraArgs": {
-            "expander": plan.expander,
-            # Agents and the operator's operands run on every GPU node.
-            "ignore-daemonsets-utilization": True,
-            "scale-down-enabled": down.enabled,
-            "scale-down-unneeded-time": f"{down.unneeded_minutes}m",
-            "scale-down-delay-after-add": f"{down.after_scale_up_minutes}m",
-            "scale-down-utilization-threshold": f"{down.utilization_percent / 100:g}",
-            "scale-down-unready-time": f"{plan.unready_minutes}m",
-        },
+        "extraArgs": _arguments(plan),
+    }
+
+
+def _arguments(plan: EksAutoscalerPlan) -> JsonObject:
+    down = plan.scale_down
+    return {
+        "expander": plan.expander,
+        # Agents and the operator's operands run on every GPU node.
+        "ignore-daemonsets-utilization": True,
+        "scale-down-enabled": down.enabled,
+        "scale-down-unneeded-time": f"{down.unneeded_minutes}m",
+        "scale-down-delay-after-add": f"{down.after_scale_up_minutes}m",
+        "scale-down-utilization-threshold": f"{down.utilization_percent / 100:g}",
+        "scale-down-unready-time": f"{plan.unready_minutes}m",
     }
 
 
 def autoscaler_policy(*, cluster: str, region: str) -> JsonObject:
-    """It changes the size of this cluster's node groups only. Its reads are not limited.
+    """Lets cluster-autoscaler resize this cluster's node groups only. Its reads are not limited.
 
-    Without eks:DescribeNodegroup it would not know labels, taints and partitions of a node group
-    without nodes.
+    Without eks:DescribeNodegroup, cluster-autoscaler would not know labels, taints and partitions
+    of a node group without nodes.
     """
     partition = catalog.aws_region(region)
     arn = f"arn:{partition.partition if partition else 'aws'}"

@@ -17,41 +17,41 @@ from infra.plan.partition.layout_names import ALL_DISABLED, is_by_index
 
 def forgotten_layouts(
     pool: PoolPlan,
-    known: Collection[str],
+    config_names: Collection[str],
     live: Mapping[str, Any] | None,
     status: Mapping[str, Any] | None,
 ) -> str | None:
-    """A message with the missing lines of the stack file. None if nodes only have known layouts.
+    """A message with the missing lines of the stack file. None if the new config has every layout
+    that the nodes have.
 
-    known: names of the layouts in the config to come. live, status: spec and status of the GPUPool
-    in the cluster. None if the cluster lacks it.
+    config_names: names of the layouts in the new config. live, status: spec and status of the
+    GPUPool in the cluster. None if the cluster does not have the GPUPool.
     """
-    there = dict(_carried(live or {}, status or {}))
     lost = {
         name: desired
-        for name, desired in there.items()
-        if name not in known and is_by_index(pool.name, name) and _suits(desired, pool)
+        for name, desired in _carried(live or {}, status or {})
+        if name not in config_names and is_by_index(pool.name, name) and _suits(desired, pool)
     }
     # The engine's numbers are floats.
     total = int(((status or {}).get("nodes") or {}).get("total") or 0)
     if pool.mig_config is None or total == 0 or not lost:
         return None
     values = ", ".join(filter(None, map(_as_written, lost.values())))
-    said = (
-        f"pool {pool.name}: its nodes may have layout {', '.join(lost)}, by GPU index, which "
-        "mig-manager would no longer know: it fails such a node at its next start."
+    problem = (
+        f"pool {pool.name}: its nodes may still have layout {', '.join(lost)}, by GPU index, but "
+        "mig-manager's new config lacks it: mig-manager would fail such nodes at its next start."
     )
     if not values:
         return (
-            f"{said} List that layout under partition.previous until no node has it "
+            f"{problem} List that layout under partition.previous until no node has it "
             "(docs/reference/stack-file.md)."
         )
     where = "partition"
     if pool.mig_config == ALL_DISABLED:
         where = "partition, as {mode: operator, config: all-disabled, previous: …},"
     return (
-        f"{said} Until no node has it (`kubectl get nodes -L nvidia.com/mig.config`), add to the "
-        f"pool's {where} in the stack file:\n  previous: [{values}]"
+        f"{problem} Until no node has it (`kubectl get nodes -L nvidia.com/mig.config`), add to "
+        f"the pool's {where} in the stack file:\n  previous: [{values}]"
     )
 
 
@@ -61,30 +61,30 @@ def _carried(
     """Names of the layouts that nodes may have, each with a node's desired state."""
     proven = [entry for entry in status.get("provenLayouts") or () if entry.get("migConfig")]
     declared = {"migConfig": live.get("migConfig"), "desiredState": live.get("desiredState")}
-    texts = {one["migConfig"]: one.get("desiredState") for one in (*proven, declared)}
-    wanted = status.get("layout") or live.get("migConfig")
+    texts = {layout["migConfig"]: layout.get("desiredState") for layout in (*proven, declared)}
+    target = status.get("layout") or live.get("migConfig")
     verified = any(
-        one.get("type") == "Verified" and one.get("status") == "True"
-        for one in status.get("conditions") or ()
+        condition.get("type") == "Verified" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
     )
     # Not all nodes have the desired layout: others have the last verified one.
     last = [] if verified else [entry["migConfig"] for entry in proven[:1]]
-    for name in dict.fromkeys([*filter(None, (wanted, live.get("migConfig"))), *last]):
+    for name in dict.fromkeys([*filter(None, (target, live.get("migConfig"))), *last]):
         yield str(name), _read(texts.get(name))
 
 
 def _suits(desired: Mapping[str, Any], pool: PoolPlan) -> bool:
-    """Whether nodes of the planned pool can have it: those with other GPUs are other machines."""
+    """True if nodes of the planned pool can have the layout: its GPUs are those of the pool."""
     now = _read(pool.desired)
     return not desired or all(desired.get(k) == now.get(k) for k in ("gpu_count", "gpu_models"))
 
 
 def _read(desired: str | None) -> Mapping[str, Any]:
     try:
-        found = json.loads(desired or "")
+        state = json.loads(desired or "")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
 def _as_written(desired: Mapping[str, Any]) -> str:

@@ -17,10 +17,12 @@ from infra.values.text import JsonObject
 
 _GKE: Final = "gcp:container/nodePool:NodePool"
 _EKS: Final = "aws:eks/nodeGroup:NodeGroup"
+_REFERENCES: Final = ("parent", "provider")
+"""Keys of a resource that name another resource."""
 
 
 class NoSuchPool(ValueError):
-    """The pools that cannot be adopted, and the remedy."""
+    """A pool cannot be adopted. The message names the pool and the remedy."""
 
 
 def import_file(
@@ -31,61 +33,66 @@ def import_file(
 ) -> JsonObject:
     """The file that `pulumi import --file` reads to adopt node pools.
 
-    project: of the cluster on GKE. preview: parsed. names: of the pools. The default is all of
-    the fleet that the preview would create. Raises NoSuchPool.
+    project: the project of a GKE cluster. preview: the parsed file of the preview. names: names of
+    pools; the default is every pool of the fleet that the preview would create. Raises NoSuchPool.
     """
     _check_names(fleet, names)
     entries = _entries(preview)
     pools = _pools(fleet)
-    wanted = names or [name for name in pools if _find(entries, *pools[name]) is not None]
-    if not wanted:
+    chosen = names or [name for name in pools if _find(entries, *pools[name]) is not None]
+    if not chosen:
         raise NoSuchPool("the preview creates none of the stack's pools: all are in its state")
     adopted: dict[int, JsonObject] = {}
-    for name in wanted:
+    for name in chosen:
         at = _find(entries, *pools[name])
         if at is None:
             raise NoSuchPool(
-                f"the preview does not create pool {name}: it is in the stack's state already, or "
-                "the preview is of another stack"
+                f"the preview does not create pool {name}: the pool is in the stack's state "
+                "already, or the preview belongs to another stack"
             )
         adopted[at] = {**entries[at], "id": _id(fleet, project, name)}
-    kept = {**adopted, **_around(entries, adopted.values())}
-    used = {str(e[key]) for e in kept.values() for key in ("parent", "provider") if key in e}
-    table = preview.get("nameTable")
+    resources = {**adopted, **_ancestors(entries, adopted.values())}
     return {
-        "nameTable": {
-            name: urn
-            for name, urn in (table.items() if isinstance(table, Mapping) else ())
-            if name in used
-        },
-        "resources": [kept[at] for at in sorted(kept)],
+        "nameTable": _name_table(preview, resources.values()),
+        "resources": [resources[at] for at in sorted(resources)],
     }
 
 
+def _name_table(
+    preview: Mapping[str, object], resources: Iterable[JsonObject]
+) -> Mapping[str, object]:
+    """The preview's table of names -> URNs, without the names that no resource refers to."""
+    table = preview.get("nameTable")
+    if not isinstance(table, Mapping):
+        return {}
+    used = {str(entry[key]) for entry in resources for key in _REFERENCES if key in entry}
+    return {name: urn for name, urn in table.items() if name in used}
+
+
 def _check_names(fleet: GkeFleetPlan | EksFleetPlan, names: Sequence[str]) -> None:
-    known = _pools(fleet)
+    pools = _pools(fleet)
     if isinstance(fleet, EksFleetPlan):
         for pool in fleet.karpenter_pools:
             if pool.name in names:
                 raise NoSuchPool(
-                    f"pool {pool.name} is not a node group: Karpenter makes its nodes, and a "
-                    "NodePool of this name is in the cluster or not"
+                    f"pool {pool.name} has no node group to adopt: Karpenter creates its nodes "
+                    "from a NodePool in the cluster"
                 )
-    if unknown := [name for name in names if name not in known]:
+    if unknown := [name for name in names if name not in pools]:
         raise NoSuchPool(
-            f"the stack has no pool {unknown[0]}; it has {', '.join(sorted(known))}: add it to "
-            "node_pools first, as it is in the cloud"
+            f"the stack has no pool {unknown[0]}, only {', '.join(sorted(pools))}: first add it to "
+            "node_pools, with the settings that it has in the cloud"
         )
 
 
 def _pools(fleet: GkeFleetPlan | EksFleetPlan) -> Mapping[str, tuple[str, str]]:
     """Name -> type and logical name of its resource (infra/program.py)."""
     kind, prefix = (_GKE, "gke") if isinstance(fleet, GkeFleetPlan) else (_EKS, "eks")
-    own: Sequence[CloudPoolPlan] = (
+    gpu_pools: Sequence[CloudPoolPlan] = (
         fleet.pools if isinstance(fleet, GkeFleetPlan) else fleet.node_groups
     )
     system = [] if fleet.system is None else [fleet.system.name]
-    return {name: (kind, f"{prefix}-{name}") for name in (*(p.name for p in own), *system)}
+    return {name: (kind, f"{prefix}-{name}") for name in (*(p.name for p in gpu_pools), *system)}
 
 
 def _id(fleet: GkeFleetPlan | EksFleetPlan, project: str | None, pool: str) -> str:
@@ -100,8 +107,8 @@ def _id(fleet: GkeFleetPlan | EksFleetPlan, project: str | None, pool: str) -> s
 
 def _entries(preview: Mapping[str, object]) -> Sequence[JsonObject]:
     listed = preview.get("resources")
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise NoSuchPool("it has no list `resources`, as `pulumi preview --import-file` writes it")
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+        raise NoSuchPool("it has no list `resources`: `pulumi preview --import-file` writes one")
     return listed
 
 
@@ -116,14 +123,14 @@ def _find(entries: Sequence[JsonObject], kind: str, logical: str) -> int | None:
     )
 
 
-def _around(
+def _ancestors(
     entries: Sequence[JsonObject], adopted: Iterable[JsonObject]
 ) -> Mapping[int, JsonObject]:
-    """Parents and providers of the pools, and theirs, that are not in the state yet."""
+    """Parents and providers that are not in the state yet, directly or indirectly, by position."""
     by_name = {entry.get("name"): at for at, entry in enumerate(entries)}
 
     def above(entry: JsonObject) -> Iterator[int]:
-        for key in ("parent", "provider"):
+        for key in _REFERENCES:
             at = by_name.get(entry.get(key))
             if at is not None:
                 yield at

@@ -1,5 +1,5 @@
-"""Where the ClusterPolicy of an operator that this stack installed is no longer as its chart made
-it from the stack's values: it, or the release, was changed without Pulumi.
+"""Changes to the ClusterPolicy of an operator that this stack installed: somebody edited the
+ClusterPolicy or the Helm release without Pulumi.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from infra.values.operator_chart import operator_values
 from infra.values.operator_files import OperatorFiles
 
 _NOT_IN_POLICY: Final = frozenset({"operator", "nfd", "node-feature-discovery"})
-"""Sections of the values that the chart makes other objects of. The others have the same names in
+"""Sections of the values that configure other objects. All other sections have the same names in
 the ClusterPolicy. Source: NVIDIA/gpu-operator chart, templates/clusterpolicy.yaml.
 """
 
@@ -21,25 +21,25 @@ the ClusterPolicy. Source: NVIDIA/gpu-operator chart, templates/clusterpolicy.ya
 def changed_settings(
     policy: Mapping[str, Any], fleet: FleetPlan, files: OperatorFiles
 ) -> tuple[Mismatch, ...]:
-    """policy: `spec` of the ClusterPolicy. files: as from `operator_files`.
+    """policy: `spec` of the ClusterPolicy. files: from `operator_files`.
 
-    Only what the stack declares is compared: the chart's own defaults are its release's.
+    Only settings that the stack declares are compared, and not the defaults of the chart.
     """
-    wanted = {
+    declared = {
         section: content
         for section, content in operator_values(fleet, files).items()
         if section not in _NOT_IN_POLICY
     }
-    return tuple(_differences(wanted, policy, ()))
+    return tuple(_differences(declared, policy, ()))
 
 
 def _differences(
-    wanted: Mapping[str, Any], found: Mapping[str, Any], way: tuple[str, ...]
+    declared: Mapping[str, Any], live: Mapping[str, Any], parents: tuple[str, ...]
 ) -> Iterator[Mismatch]:
-    for key, value in wanted.items():
-        there = found.get(key)
+    for key, value in declared.items():
+        current, path = live.get(key), (*parents, key)
         if isinstance(value, Mapping):
-            yield from _differences(value, there if isinstance(there, Mapping) else {}, (*way, key))
-        # The chart's template leaves out what is empty or off.
-        elif there != value and (there or value):
-            yield Mismatch(field=".".join((*way, key)), wanted=value, found=there, right=value)
+            yield from _differences(value, current if isinstance(current, Mapping) else {}, path)
+        # The chart's template leaves out empty and disabled settings.
+        elif current != value and (current or value):
+            yield Mismatch(field=".".join(path), required=value, current=current, replacement=value)

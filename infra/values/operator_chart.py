@@ -38,11 +38,38 @@ def chart_of(operator: GpuOperator) -> ChartAddress:
 
 
 def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
-    """The values for a fleet with an operator. files: as from `operator_files`."""
+    """The values for a fleet with an operator. files: from `operator_files`."""
     operator = plan.operator
     assert operator is not None
     tolerated = tolerations(plan.operated)
-    values: JsonObject = {
+    values = _components(operator, tolerated, files)
+    if labels := system_labels(plan):
+        # The operator itself needs no GPU node; its operands do.
+        values["operator"]["nodeSelector"] = dict(labels)
+    if isinstance(plan, GkeFleetPlan):
+        _fit_to_gke(values, operator)
+    if operator.device_list == "volume-mounts":
+        _list_by_mounts(values, operator)
+    if operator.nfd.enabled:
+        # Without these, NFD's worker does not label a new GPU node, and the operator ignores a node
+        # without a PCI label.
+        values["node-feature-discovery"] = {"worker": {"tolerations": tolerated}}
+    _use_optional_files(values, plan, files)
+    _pin_versions(values, operator)
+    if any(pool.driver_version for pool in plan.pools):
+        # The fleet controller replaces the driver pods, by the rollout policy of each pool. Source:
+        # docs.nvidia.com, GPU Operator, "GPU Driver Upgrades" without the upgrade controller.
+        values["driver"]["upgradePolicy"] = {"autoUpgrade": False}
+    _use_mirror(values, operator)
+    # Helm keeps the chart's own settings for a section that is left out.
+    return {section: content for section, content in values.items() if content}
+
+
+def _components(
+    operator: GpuOperator, tolerated: list[JsonObject], files: OperatorFiles
+) -> JsonObject:
+    """The components to install, with the settings that they have in every fleet."""
+    return {
         "nfd": {"enabled": operator.nfd.enabled},
         "cdi": {"enabled": operator.cdi},
         "mig": {"strategy": operator.mig_strategy},
@@ -58,32 +85,24 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
             "enabled": operator.dcgm_exporter.enabled,
             "serviceMonitor": _service_monitor(operator),
         },
-        "migManager": {
-            "enabled": True,
-            "config": {
-                "name": files.mig_layouts.name,
-                "default": operator.mig_manager.default_config,
-            },
-            # A string: the chart passes it on as an environment variable.
-            "env": [
-                {
-                    "name": "WITH_REBOOT",
-                    "value": "true" if operator.mig_manager.with_reboot else "false",
-                }
-            ],
-        },
+        "migManager": _mig_manager(operator, files),
     }
-    if labels := system_labels(plan):
-        # The operator itself needs no GPU node; its operands do.
-        values["operator"]["nodeSelector"] = dict(labels)
-    if isinstance(plan, GkeFleetPlan):
-        _fit_to_gke(values, operator)
-    if operator.device_list == "volume-mounts":
-        _list_by_mounts(values, operator)
-    if operator.nfd.enabled:
-        # Without these, NFD's worker does not label a new GPU node, and the operator ignores a node
-        # without a PCI label.
-        values["node-feature-discovery"] = {"worker": {"tolerations": tolerated}}
+
+
+def _mig_manager(operator: GpuOperator, files: OperatorFiles) -> JsonObject:
+    reboots = "true" if operator.mig_manager.with_reboot else "false"
+    return {
+        "enabled": True,
+        "config": {
+            "name": files.mig_layouts.name,
+            "default": operator.mig_manager.default_config,
+        },
+        # A string: the chart passes it on as an environment variable.
+        "env": [{"name": "WITH_REBOOT", "value": reboots}],
+    }
+
+
+def _use_optional_files(values: JsonObject, plan: FleetPlan, files: OperatorFiles) -> None:
     if files.plugin_configs is not None:
         values["devicePlugin"]["config"] = {
             "name": files.plugin_configs.name,
@@ -93,23 +112,15 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
         values["dcgmExporter"]["config"] = {"name": files.dcgm_metrics.name}
     if files.gpu_clients is not None:
         values["migManager"]["gpuClientsConfig"] = {"name": files.gpu_clients.name}
-    _pin_versions(values, operator)
-    if any(pool.driver_version for pool in plan.pools):
-        # The fleet controller replaces the driver pods, by the rollout policy of each pool. Source:
-        # docs.nvidia.com, GPU Operator, "GPU Driver Upgrades" without the upgrade controller.
-        values["driver"]["upgradePolicy"] = {"autoUpgrade": False}
-    _use_mirror(values, operator)
-    # The chart's own settings are enough where nothing is set.
-    return {section: content for section, content in values.items() if content}
 
 
 def _fit_to_gke(values: JsonObject, operator: GpuOperator) -> None:
     """Source: NVIDIA GPU operator docs, "Google GKE"."""
-    # From GKE 1.33 on, the toolkit would else write containerd's configuration without GKE's
+    # From GKE 1.33 on, the toolkit would otherwise write containerd's configuration without GKE's
     # network plugin, and no pod would start. Source: NVIDIA/gpu-operator #1577.
     values["toolkit"]["env"] = [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]
     if not operator.driver.enabled:
-        # With the operator's own driver this must stay as it is: its validation would never end.
+        # Only then: if the operator installs the driver, its validation would never end.
         values["hostPaths"] = {"driverInstallDir": DRIVER_DIRECTORY}
         values["toolkit"]["installDir"] = DRIVER_DIRECTORY
 
@@ -128,7 +139,7 @@ def _list_by_mounts(values: JsonObject, operator: GpuOperator) -> None:
 
 
 def _service_monitor(operator: GpuOperator) -> JsonObject:
-    """On by default since 26.7, and useless without Prometheus' CRDs."""
+    """The chart enables it by default since 26.7, but it needs the CRDs of Prometheus."""
     monitor = operator.dcgm_exporter.service_monitor
     if not monitor.enabled:
         return {"enabled": False}

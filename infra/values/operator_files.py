@@ -1,13 +1,13 @@
 """The files that the GPU Operator's operands read, as ConfigMaps.
 
-The operator does not watch their content, only their names: so a ConfigMap's name has the hash of
-what is in it, and a change of it is a new ConfigMap, which restarts the operand that reads it.
+The operator watches the names of the ConfigMaps, not their content. So each name contains a hash of
+the content: a change creates a new ConfigMap, which restarts the operand that reads it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ from infra.values.text import as_yaml, short_hash, words_as_flow_yaml
 METRICS_KEY: Final = "dcgm-metrics.csv"
 """The key that the operator mounts. Source: NVIDIA/gpu-operator, controllers/object_controls.go."""
 CLIENTS_KEY: Final = "clients.yaml"
-"""As above."""
+"""The key that the operator mounts. Source: NVIDIA/gpu-operator, controllers/object_controls.go."""
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
     undefined=StrictUndefined,
@@ -43,7 +43,7 @@ class ConfigFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorFiles:
-    """None: the operand has its own default."""
+    """The ConfigMaps of a fleet's operator. None if the operand has its own default."""
 
     mig_layouts: ConfigFiles
     plugin_configs: ConfigFiles | None
@@ -56,33 +56,39 @@ class OperatorFiles:
 
 
 def operator_files(plan: FleetPlan) -> OperatorFiles:
-    """Every file of a fleet's operator, which it must have."""
+    """The files of a fleet's operator. The fleet must have one."""
     assert plan.operator is not None
-    shared = plugin_configs(plan.operated)
-    metrics = plan.operator.dcgm_exporter.metrics
+    layouts = {MIG_CONFIG_KEY: words_as_flow_yaml(mig_parted_config(plan.operated))}
+    plugins = {pool: as_yaml(config) for pool, config in plugin_configs(plan.operated).items()}
+    fields = plan.operator.dcgm_exporter.metrics
+    metrics = {METRICS_KEY: metrics_csv(fields)} if fields else {}
     services = plan.operator.mig_manager.host_services
-    clients = {"version": "v1", "systemd-services": list(services)}
     return OperatorFiles(
-        mig_layouts=_files(
-            "mig-layouts", {MIG_CONFIG_KEY: words_as_flow_yaml(mig_parted_config(plan.operated))}
-        ),
-        plugin_configs=_files("plugin-configs", {k: as_yaml(v) for k, v in shared.items()})
-        if shared
-        else None,
-        dcgm_metrics=_files("dcgm-metrics", {METRICS_KEY: metrics_csv(metrics)})
-        if metrics
-        else None,
-        gpu_clients=_files("gpu-clients", {CLIENTS_KEY: as_yaml(clients)}) if services else None,
+        mig_layouts=_config_map("mig-layouts", layouts),
+        plugin_configs=_optional_config_map("plugin-configs", plugins),
+        dcgm_metrics=_optional_config_map("dcgm-metrics", metrics),
+        gpu_clients=_optional_config_map("gpu-clients", _gpu_clients(services)),
     )
+
+
+def _gpu_clients(services: Sequence[str]) -> Mapping[str, str]:
+    """The services of the host that mig-manager stops while it changes a layout."""
+    if not services:
+        return {}
+    return {CLIENTS_KEY: as_yaml({"version": "v1", "systemd-services": list(services)})}
 
 
 def metrics_csv(fields: tuple[str, ...]) -> str:
     """dcgm-exporter's list of metrics. Raises KeyError for a field that the catalog lacks."""
-    known = catalog.load().dcgm_fields
+    catalogued = catalog.load().dcgm_fields
     template = _TEMPLATES.get_template(f"{METRICS_KEY}.j2")
-    return template.render(fields=[known[name] for name in fields])
+    return template.render(fields=[catalogued[name] for name in fields])
 
 
-def _files(prefix: str, data: Mapping[str, str]) -> ConfigFiles:
+def _optional_config_map(prefix: str, data: Mapping[str, str]) -> ConfigFiles | None:
+    return _config_map(prefix, data) if data else None
+
+
+def _config_map(prefix: str, data: Mapping[str, str]) -> ConfigFiles:
     digest = short_hash(json.dumps(data, sort_keys=True))
     return ConfigFiles(name=f"{prefix}-{digest}", data=data)

@@ -40,7 +40,7 @@ def default_config(pools: Sequence[PoolPlan]) -> str:
 def _plugin_config(pool: PoolPlan) -> JsonObject:
     if not pool.sharing:
         return {"version": "v1"}
-    (strategy,) = {one.strategy for one in pool.sharing}
+    (strategy,) = {shared.strategy for shared in pool.sharing}
     renamed, strict = (
         pool.sharing[0].advertised != pool.sharing[0].resource,
         pool.sharing[0].fail_requests_greater_than_one,
@@ -53,7 +53,8 @@ def _plugin_config(pool: PoolPlan) -> JsonObject:
                 "renameByDefault": renamed,
                 "failRequestsGreaterThanOne": strict,
                 "resources": [
-                    {"name": one.resource, "replicas": one.replicas} for one in pool.sharing
+                    {"name": shared.resource, "replicas": shared.replicas}
+                    for shared in pool.sharing
                 ],
             }
         },

@@ -34,13 +34,15 @@ def keda_chart(fleet: FleetPlan) -> ChartAddress:
 
 
 def keda_values(fleet: FleetPlan) -> JsonObject:
-    """It may scale Deployments of the watched namespaces, and read no Secret of any but its own."""
+    """The chart's values. KEDA may scale Deployments of the watched namespaces, and read Secrets of
+    its own namespace only.
+    """
     plan = fleet.pod_autoscaling
     assert isinstance(plan, KedaPlan)
     values: JsonObject = {
         "watchNamespace": ",".join(plan.watched),
         "crds": {"install": True},
-        # The plan has done their checks, and each write of the cluster would call them.
+        # The plan makes their checks, and every write in the cluster would call them.
         "webhooks": {"enabled": False},
         "permissions": {
             "operator": {"restrict": {"secret": True}},
@@ -59,7 +61,7 @@ def keda_values(fleet: FleetPlan) -> JsonObject:
         },
     }
     if labels := system_labels(fleet):
-        # Not on a GPU node, which may go while it scales.
+        # Not on a GPU node, which scaling may remove.
         values["nodeSelector"] = dict(labels)
     return values
 
@@ -68,14 +70,15 @@ def scaled_object(plan: DeploymentPlan, prometheus_url: str) -> JsonObject:
     """The ScaledObject of a workload. KEDA creates and owns a HorizontalPodAutoscaler from it."""
     scaling = plan.autoscaling
     assert scaling is not None
-    made = head(plan, "keda.sh/v1alpha1", "ScaledObject")
+    scaled = head(plan, "keda.sh/v1alpha1", "ScaledObject")
     spec: JsonObject = {
         "scaleTargetRef": {"name": plan.name},
         "pollingInterval": KEDA_POLL_S,
         "minReplicaCount": scaling.min,
         "maxReplicaCount": scaling.max,
-        # Without restoreToOriginalReplicaCount: by default replicas stay as they are when it goes.
-        # Where KEDA writes the object it drops a `false`, and every `up` would write it again.
+        # restoreToOriginalReplicaCount is left out: by default replicas stay as they are when the
+        # object is deleted. KEDA drops a `false` when it writes the object, and every `up` would
+        # set it again.
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scaling_behavior(scaling)}},
         "triggers": _triggers(plan, scaling, prometheus_url),
         "fallback": {
@@ -86,7 +89,7 @@ def scaled_object(plan: DeploymentPlan, prometheus_url: str) -> JsonObject:
     }
     if scaling.min == 0:
         spec["cooldownPeriod"] = seconds(scaling.asked.cooldown)
-    return {**made, "spec": spec}
+    return {**scaled, "spec": spec}
 
 
 def _triggers(
@@ -102,7 +105,7 @@ def _triggers(
         )
     ]
     if scaling.asked.wake is not None:
-        # Its value is 0 or 1, and its target 1: it asks for one replica, and for no more.
+        # Its value is 0 or 1, and its target 1: it requests one replica at most.
         triggers.append(
             _trigger(
                 "wake", waking_query(scaling.asked.wake), prometheus_url, threshold=1, mean=False
@@ -121,7 +124,7 @@ def _trigger(name: str, query: str, url: str, *, threshold: int, mean: bool) -> 
             "serverAddress": url,
             "query": query,
             "threshold": str(threshold),
-            # By default an empty answer is 0, and replicas would go while Prometheus is blind.
+            # By default an empty answer counts as 0: without metrics, replicas would be removed.
             "ignoreNullValues": "false",
         },
     }
@@ -129,18 +132,17 @@ def _trigger(name: str, query: str, url: str, *, threshold: int, mean: bool) -> 
 
 def scaling_behavior(scaling: AutoscalingPlan) -> JsonObject:
     """The `behavior` of the HorizontalPodAutoscaler."""
-    asked = scaling.asked
     return {
-        "scaleUp": _pace(asked.scale_up, default_s=0),
-        "scaleDown": _pace(asked.scale_down, default_s=_DOWN_S),
+        "scaleUp": _pace(scaling.asked.scale_up, default_s=0),
+        "scaleDown": _pace(scaling.asked.scale_down, default_s=_DOWN_S),
     }
 
 
 def _pace(pace: Pace, *, default_s: int) -> JsonObject:
     wait = pace.stabilization
-    made: JsonObject = {"stabilizationWindowSeconds": default_s if wait is None else seconds(wait)}
+    rules: JsonObject = {"stabilizationWindowSeconds": default_s if wait is None else seconds(wait)}
     if pace.replicas is not None:
-        made["policies"] = [
+        rules["policies"] = [
             {"type": "Pods", "value": pace.replicas, "periodSeconds": seconds(pace.per)}
         ]
-    return made
+    return rules

@@ -1,4 +1,4 @@
-"""Which namespaces the admission policy on pods leaves alone."""
+"""The namespaces that are exempt from the admission policy on pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from infra.plan import FleetPlan, GkeFleetPlan
 from infra.spec import PodGuard
 
-_GKES: Final = ("gke-managed-system", "gmp-system")
+_GKE_NAMESPACES: Final = ("gke-managed-system", "gmp-system")
 """Namespaces of GKE's DCGM exporter and of its collectors of metrics, which run on every node.
 Sources: GKE docs, "Collect and view DCGM metrics"; GoogleCloudPlatform/prometheus-engine,
 manifests/operator.yaml.
@@ -15,10 +15,10 @@ manifests/operator.yaml.
 
 
 def exempt_namespaces(fleet: FleetPlan, guard: PodGuard) -> list[str]:
-    """The namespaces of the stack file, and the namespaces of the programs that serve the nodes.
+    """The namespaces of the stack file, and those of the programs that run on every node.
 
-    Each of the latter exists before any tenant can make one of that name.
+    The latter exist before any tenant can create a namespace with such a name.
     """
     operator = [fleet.operator.namespace] if fleet.operator is not None else []
-    gkes = _GKES if isinstance(fleet, GkeFleetPlan) else ()
-    return sorted({*operator, *gkes, *guard.exempt_namespaces})
+    of_gke = _GKE_NAMESPACES if isinstance(fleet, GkeFleetPlan) else ()
+    return sorted({*operator, *of_gke, *guard.exempt_namespaces})

@@ -18,15 +18,15 @@ def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
     Never a toleration of everything: such a pod would stay on a node that is being drained.
     """
     return _tolerations(
-        taint for pool in pools for taint in (*pool.tolerated, *_of_quarantine(pool))
+        taint for pool in pools for taint in (*pool.tolerated, *_quarantine_taints(pool))
     )
 
 
 def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject:
-    """How a pod asks for one device of a pool, in the Pod's own fields.
+    """The fields of a Pod that request one device of a pool.
 
     `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` if the
-    pool's GPUs are shared by fractions. `hostIPC` is only there if the pod needs it.
+    pool's GPUs are shared by fractions. `hostIPC` is only set if the pod needs it.
     """
     fractional = pool.resources != allocatable(pool.devices, pool.sharing)
     return {
@@ -42,7 +42,7 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
 
 
 def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:
-    """Whether pods share the node's IPC namespace. Clients need it to reach GKE's MPS daemon.
+    """True if pods must share the node's IPC namespace, to reach GKE's MPS daemon.
 
     Source: https://cloud.google.com/kubernetes-engine/docs/how-to/nvidia-mps-gpus, "Deploy
     workloads that use NVIDIA MPS with GPUs". NVIDIA's operator gives pods the daemon's directory
@@ -52,7 +52,7 @@ def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:
     return by_gke and any(shared.strategy == "mps" for shared in pool.sharing)
 
 
-def _of_quarantine(pool: PoolPlan) -> tuple[Taint, ...]:
+def _quarantine_taints(pool: PoolPlan) -> tuple[Taint, ...]:
     """A taint that ends pods on a faulty node must not end the pods that could repair it."""
     if not pool.rollout.quarantine:
         return ()
@@ -62,7 +62,7 @@ def _of_quarantine(pool: PoolPlan) -> tuple[Taint, ...]:
 def _tolerations(taints: Iterable[Taint]) -> list[JsonObject]:
     listed: list[JsonObject] = [dict(_ANY_GPU_TAINT)]
     for taint in taints:
-        one = {
+        toleration = {
             "key": taint.key,
             "operator": "Equal",
             "value": taint.value,
@@ -70,6 +70,6 @@ def _tolerations(taints: Iterable[Taint]) -> list[JsonObject]:
         }
         if taint.key == _ANY_GPU_TAINT["key"] and taint.effect == _ANY_GPU_TAINT["effect"]:
             continue
-        if one not in listed:
-            listed.append(one)
+        if toleration not in listed:
+            listed.append(toleration)
     return listed

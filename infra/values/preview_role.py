@@ -13,7 +13,7 @@ from infra.values.text import JsonObject
 PREVIEW_ROLE: Final = "slicewright-preview"
 """The name of the ClusterRole, its binding, and the group that has it."""
 _RBAC: Final = "rbac.authorization.k8s.io"
-_MADE: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+_PROGRAM_KINDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "",
         (
@@ -43,14 +43,14 @@ _MADE: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("policy", ("poddisruptionbudgets",)),
     (_RBAC, ("clusterrolebindings", "clusterroles", "rolebindings", "roles")),
 )
-"""API group -> plurals of the objects that the program makes or reads by their names."""
-_LISTED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+"""API groups, and plurals of the objects that the program creates, or reads by name."""
+_LISTED_KINDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("", ("nodes", "pods")),
     ("policy", ("poddisruptionbudgets",)),
     (GROUP, (POOL_PLURAL, REPORT_PLURAL)),
 )
 """Kinds that `preview-report --live`, `drift` and `status` list."""
-_OF_HEALTH: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+_HEALTH_KINDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("", ("endpoints", "persistentvolumeclaims")),
     ("apps", ("replicasets",)),
     ("discovery.k8s.io", ("endpointslices",)),
@@ -85,9 +85,9 @@ def preview_role() -> JsonObject:
 
 
 def _rules() -> list[JsonObject]:
-    reads = [*((group, kinds, ["get"]) for group, kinds in _MADE)]
+    reads = [*((group, kinds, ["get"]) for group, kinds in _PROGRAM_KINDS)]
     reads.append(("nvidia.com", (CLUSTER_POLICY_PLURAL,), ["get"]))
-    reads += [(group, kinds, ["get", "list"]) for group, kinds in (*_LISTED, *_OF_HEALTH)]
+    reads += [(group, kinds, ["get", "list"]) for group, kinds in (*_LISTED_KINDS, *_HEALTH_KINDS)]
     return [
         {"apiGroups": [group], "resources": list(kinds), "verbs": verbs}
         for group, kinds, verbs in reads

@@ -1,4 +1,4 @@
-"""prometheus-adapter, as Kubernetes objects: rules of our metrics only, and no right beyond them.
+"""prometheus-adapter, as Kubernetes objects: with rules for our metrics only, and no other rights.
 
 Sources: kubernetes-sigs/prometheus-adapter v0.12.0, deploy/manifests and docs/config.md;
 cert-manager docs, CA injector.
@@ -25,6 +25,13 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _LABELS: Final[Mapping[str, str]] = {"app.kubernetes.io/name": _NAME}
 _FILE: Final = "config.yaml"
 _CERTIFICATE: Final = "prometheus-adapter-tls"
+_PROBES: Final[JsonObject] = {
+    "readinessProbe": {"httpGet": {"path": "/readyz", "port": "https", "scheme": "HTTPS"}},
+    "livenessProbe": {
+        "httpGet": {"path": "/livez", "port": "https", "scheme": "HTTPS"},
+        "initialDelaySeconds": 30,
+    },
+}
 
 
 def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
@@ -33,8 +40,9 @@ def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
     assert isinstance(plan, AdapterPlan)
     if plan.existing:
         return []
-    scaled = [one for one in fleet.deployments if one.autoscaling is not None]
-    rules = adapter_rules(scaled)
+    rules = adapter_rules(
+        [workload for workload in fleet.deployments if workload.autoscaling is not None]
+    )
     # The name has a hash of the content, so that another config starts another pod.
     config = f"adapter-config-{short_hash(rules)}"
     return [
@@ -51,35 +59,14 @@ def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
         *_certificate(plan),
         {**_head("v1", "ConfigMap", config, plan), "immutable": True, "data": {_FILE: rules}},
         _deployment(plan, config, system_labels(fleet)),
-        {
-            **_head("v1", "Service", _NAME, plan),
-            "spec": {
-                "selector": dict(_LABELS),
-                "ports": [{"name": "https", "port": 443, "targetPort": "https"}],
-            },
-        },
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {
-                "name": f"v1beta1.{_GROUP}",
-                # cert-manager writes the certificate's CA into it: the connection is verified.
-                "annotations": {"cert-manager.io/inject-ca-from": f"{plan.namespace}/{_NAME}"},
-            },
-            "spec": {
-                "group": _GROUP,
-                "version": "v1beta1",
-                "groupPriorityMinimum": 100,
-                "versionPriority": 5,
-                "service": {"name": _NAME, "namespace": plan.namespace},
-            },
-        },
+        _service(plan),
+        _api_service(plan),
     ]
 
 
 def pod_autoscaler(plan: DeploymentPlan) -> JsonObject:
     """The HorizontalPodAutoscaler of a workload. Kubernetes takes the mean over the replicas, and
-    changes nothing if there is no metric.
+    leaves their number unchanged if the metric is missing.
     """
     scaling = plan.autoscaling
     assert scaling is not None
@@ -102,7 +89,7 @@ def pod_autoscaler(plan: DeploymentPlan) -> JsonObject:
 
 
 def adapter_rules(scaled: Sequence[DeploymentPlan]) -> str:
-    """Its configuration: one metric for each workload."""
+    """The adapter's configuration: one metric for each workload."""
     rules = [
         {
             "seriesQuery": metric.series,
@@ -126,10 +113,10 @@ def _head(version: str, kind: str, name: str, plan: AdapterPlan) -> JsonObject:
 
 
 def _rights(plan: AdapterPlan) -> list[JsonObject]:
-    """The adapter finds pods, and asks the API server who asks it. That Kubernetes' autoscaler may
-    read the metrics is in its own role, system:controller:horizontal-pod-autoscaler.
+    """The adapter lists pods, and lets the API server authenticate and authorize its clients. The
+    role system:controller:horizontal-pod-autoscaler lets Kubernetes' autoscaler read the metrics.
     """
-    own = {"kind": "ServiceAccount", "name": _NAME, "namespace": plan.namespace}
+    account = {"kind": "ServiceAccount", "name": _NAME, "namespace": plan.namespace}
     reads: JsonObject = {
         "apiGroups": [""],
         "resources": ["namespaces", "pods"],
@@ -137,11 +124,14 @@ def _rights(plan: AdapterPlan) -> list[JsonObject]:
     }
     return [
         _role(f"{_NAME}-pods", reads),
-        _binding(f"{_NAME}-pods", "ClusterRole", f"{_NAME}-pods", own),
-        _binding(f"{_NAME}-delegator", "ClusterRole", "system:auth-delegator", own),
+        _binding(f"{_NAME}-pods", "ClusterRole", f"{_NAME}-pods", account),
+        _binding(f"{_NAME}-delegator", "ClusterRole", "system:auth-delegator", account),
         {
             **_binding(
-                f"{_NAME}-authentication", "Role", "extension-apiserver-authentication-reader", own
+                f"{_NAME}-authentication",
+                "Role",
+                "extension-apiserver-authentication-reader",
+                account,
             ),
             "kind": "RoleBinding",
             "metadata": {"name": f"{_NAME}-authentication", "namespace": "kube-system"},
@@ -184,8 +174,63 @@ def _certificate(plan: AdapterPlan) -> list[JsonObject]:
     ]
 
 
-def _deployment(plan: AdapterPlan, config: str, nodes: Mapping[str, str]) -> JsonObject:
-    container: JsonObject = {
+def _service(plan: AdapterPlan) -> JsonObject:
+    return {
+        **_head("v1", "Service", _NAME, plan),
+        "spec": {
+            "selector": dict(_LABELS),
+            "ports": [{"name": "https", "port": 443, "targetPort": "https"}],
+        },
+    }
+
+
+def _api_service(plan: AdapterPlan) -> JsonObject:
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {
+            "name": f"v1beta1.{_GROUP}",
+            # cert-manager writes the certificate's CA into it, so the connection is verified.
+            "annotations": {"cert-manager.io/inject-ca-from": f"{plan.namespace}/{_NAME}"},
+        },
+        "spec": {
+            "group": _GROUP,
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 5,
+            "service": {"name": _NAME, "namespace": plan.namespace},
+        },
+    }
+
+
+def _deployment(plan: AdapterPlan, config: str, node_selector: Mapping[str, str]) -> JsonObject:
+    pod: JsonObject = {
+        "serviceAccountName": _NAME,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(plan)],
+        "volumes": [
+            {"name": "config", "configMap": {"name": config}},
+            {"name": "tls", "secret": {"secretName": _CERTIFICATE}},
+        ],
+    }
+    if node_selector:
+        pod["nodeSelector"] = dict(node_selector)
+    return {
+        **_head("apps/v1", "Deployment", _NAME, plan),
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": dict(_LABELS)},
+            "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
+        },
+    }
+
+
+def _container(plan: AdapterPlan) -> JsonObject:
+    return {
         "name": _NAME,
         "image": plan.image,
         "args": [
@@ -197,11 +242,7 @@ def _deployment(plan: AdapterPlan, config: str, nodes: Mapping[str, str]) -> Jso
             f"--config=/etc/adapter/{_FILE}",
         ],
         "ports": [{"name": "https", "containerPort": _PORT}],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "https", "scheme": "HTTPS"}},
-        "livenessProbe": {
-            "httpGet": {"path": "/livez", "port": "https", "scheme": "HTTPS"},
-            "initialDelaySeconds": 30,
-        },
+        **_PROBES,
         "resources": {
             "requests": {"cpu": "100m", "memory": "180Mi"},
             "limits": {"memory": "180Mi"},
@@ -215,27 +256,4 @@ def _deployment(plan: AdapterPlan, config: str, nodes: Mapping[str, str]) -> Jso
             {"name": "config", "mountPath": "/etc/adapter", "readOnly": True},
             {"name": "tls", "mountPath": "/tls", "readOnly": True},
         ],
-    }
-    pod: JsonObject = {
-        "serviceAccountName": _NAME,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 10001,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [container],
-        "volumes": [
-            {"name": "config", "configMap": {"name": config}},
-            {"name": "tls", "secret": {"secretName": _CERTIFICATE}},
-        ],
-    }
-    if nodes:
-        pod["nodeSelector"] = dict(nodes)
-    return {
-        **_head("apps/v1", "Deployment", _NAME, plan),
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": dict(_LABELS)},
-            "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
-        },
     }

@@ -23,23 +23,23 @@ def scaling_query(plan: DeploymentPlan) -> str:
     """Microseconds for times, percent, or a sum over all replicas."""
     scaling = plan.autoscaling
     assert scaling is not None
-    asked, pods = scaling.asked, _pods(plan)
-    match asked.metric:
+    settings, pods = scaling.asked, _pods(plan)
+    match settings.metric:
         case "queue-time":
-            found = _queue_time(_of_model(pods, asked.model), asked.window)
+            query = _queue_time(_with_model(pods, settings.model), settings.window)
         case "requests-waiting":
-            found = f"sum(avg_over_time({_WAITING}{{{pods}}}[{asked.window}]))"
+            query = f"sum(avg_over_time({_WAITING}{{{pods}}}[{settings.window}]))"
         case "cache-usage":
-            found = _cache_usage(pods, asked.window)
+            query = _cache_usage(pods, settings.window)
         case "query":
-            assert asked.query is not None, "the plan refuses it"
-            return asked.query
+            assert settings.query is not None, "the plan refuses it"
+            return settings.query
     if scaling.min > 0:
-        return found
+        return query
     # Without pods there is no queue, but missing metrics of pods do not prove that there are none:
     # kube-state-metrics must say so. If it does not run, the number of replicas is unknown: KEDA
     # complains while the workload sleeps, and the workload wakes all the same.
-    return f"({found}) or sum({_REPLICAS}{{{_deployment(plan)}}} == 0)"
+    return f"({query}) or sum({_REPLICAS}{{{_deployment(plan)}}} == 0)"
 
 
 @dataclass(frozen=True)
@@ -51,35 +51,36 @@ class PodMetric:
     series: str
     """Series that identify the pods with this metric."""
     query: str
-    """Its template: `<<.LabelMatchers>>` are the pods that are asked for."""
+    """The template of the query. The adapter replaces `<<.LabelMatchers>>` by the pods' labels."""
 
 
 def pod_metric(plan: DeploymentPlan) -> PodMetric:
-    """The metric behind `scaling_query`, for single pods. A stated query has none."""
+    """The metric behind `scaling_query`, for single pods. A query of the stack file has none."""
     scaling = plan.autoscaling
     assert scaling is not None
-    asked, asked_pods = scaling.asked, "<<.LabelMatchers>>"
+    settings, selected_pods = scaling.asked, "<<.LabelMatchers>>"
     name = plan.name.replace("-", "_")
-    match asked.metric:
+    match settings.metric:
         case "queue-time":
-            of = _of_model(asked_pods, asked.model)
+            matchers = _with_model(selected_pods, settings.model)
             return PodMetric(
                 f"avg_time_queue_us_{name}",
                 f"{_QUEUED}{{{_pods(plan)}}}",
-                _queue_time(of, asked.window, by=" by (<<.GroupBy>>)"),
+                _queue_time(matchers, settings.window, by=" by (<<.GroupBy>>)"),
             )
         case "requests-waiting":
             return PodMetric(
                 f"requests_waiting_{name}",
                 f"{_WAITING}{{{_pods(plan)}}}",
-                f"sum(avg_over_time({_WAITING}{{{asked_pods}}}[{asked.window}])) by (<<.GroupBy>>)",
+                f"sum(avg_over_time({_WAITING}{{{selected_pods}}}[{settings.window}])) "
+                "by (<<.GroupBy>>)",
             )
         case "cache-usage":
             either = '__name__=~"vllm:(kv|gpu)_cache_usage_perc"'
             return PodMetric(
                 f"cache_usage_percent_{name}",
                 f"{{{either},{_pods(plan)}}}",
-                f"100 * avg(avg_over_time({{{either},{asked_pods}}}[{asked.window}])) "
+                f"100 * avg(avg_over_time({{{either},{selected_pods}}}[{settings.window}])) "
                 "by (<<.GroupBy>>)",
             )
         case "query":
@@ -87,11 +88,11 @@ def pod_metric(plan: DeploymentPlan) -> PodMetric:
 
 
 def waking_query(query: str) -> str:
-    """A query that gives 1 if the value is above 0, else 0."""
+    """A query whose value is 1 if the value of `query` is above 0, else 0."""
     return f"({query}) > bool 0"
 
 
-def _queue_time(of: str, window: str, *, by: str = "") -> str:
+def _queue_time(matchers: str, window: str, *, by: str = "") -> str:
     """The mean of all requests, not of the replicas' means. Both counters are rates, which restarts
     do not make negative. Below one request in ten seconds the result is smaller than the mean, so
     that a single slow request starts nothing. Idle: 0.
@@ -101,13 +102,13 @@ def _queue_time(of: str, window: str, *, by: str = "") -> str:
     do not report the number of waiting requests: without it, nothing is added. Source of the names:
     triton-inference-server/server, docs/user_guide/metrics.md.
     """
-    waited, answered = (f"sum(rate({s}{{{of}}}[{window}])){by}" for s in (_QUEUED, _ANSWERED))
-    pending = f"sum(min_over_time({_PENDING}{{{of}}}[{window}])){by}"
+    waited, answered = (f"sum(rate({s}{{{matchers}}}[{window}])){by}" for s in (_QUEUED, _ANSWERED))
+    pending = f"sum(min_over_time({_PENDING}{{{matchers}}}[{window}])){by}"
     stuck = f"{microseconds(window)} * ({answered} == bool 0) * ({pending} > bool 0)"
     return f"{waited} / clamp_min({answered}, 0.1) + ({stuck} or 0 * {answered})"
 
 
-def _of_model(pods: str, model: str | None) -> str:
+def _with_model(pods: str, model: str | None) -> str:
     return pods if model is None else f'{pods},model="{_quoted(model)}"'
 
 

@@ -15,22 +15,25 @@ from infra.plan import ByoPoolPlan
 from infra.values.text import JsonObject
 
 _NAME: Final = "slicewright-startup-taint"
+_NODE_WRITES: Final[JsonObject] = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE", "UPDATE"],
+    "resources": ["nodes"],
+}
 
 
 def startup_policy(pools: Sequence[ByoPoolPlan]) -> tuple[JsonObject, JsonObject]:
     """MutatingAdmissionPolicy and Binding: a node that becomes a member gets the startup taint.
 
-    It does when it is created with the labels that a pool selects by, and when it gets them later:
-    cloud controllers add labels to nodes that have registered already. Not by a kubelet's own
-    update, because NodeRestriction refuses a kubelet whose update changes taints, and is asked
-    again after a mutation. Members from before the policy are left alone.
+    A node becomes a member when it is created with the labels that a pool selects by, or when it
+    gets them later: cloud controllers add labels to nodes that have registered already. An update
+    by a kubelet is exempt: NodeRestriction runs again after a mutation, and refuses a kubelet's
+    update that changes taints. Nodes that were members before the policy existed do not match.
 
-    Kubernetes 1.36 and later (KEP-3962). It fails closed, as the other policies do; its
-    expressions read every optional field as optional, so they have no error to fail with.
+    Needs Kubernetes 1.36 (KEP-3962). It fails closed, as the other policies do. Its expressions
+    read every optional field as optional, so that none of them can raise an error.
     """
-    kept = f"object.?spec.?taints.orValue([]).exists(t, t.key == {_cel(STARTUP_TAINT_KEY)})"
-    taint = ", ".join(f"{key}: {_cel(value)}" for key, value in sorted(STARTUP_TAINT.items()))
-    value = f"Object.spec.taints{{{taint}}}"
     policy: JsonObject = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingAdmissionPolicy",
@@ -38,41 +41,9 @@ def startup_policy(pools: Sequence[ByoPoolPlan]) -> tuple[JsonObject, JsonObject
         "spec": {
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE", "UPDATE"],
-                        "resources": ["nodes"],
-                    }
-                ]
-            },
-            "matchConditions": [
-                {
-                    "name": "becomes-a-member",
-                    "expression": f"({_selected('object', pools)}) && "
-                    f"(oldObject == null || !({_selected('oldObject', pools)}))",
-                },
-                {"name": "not-held-yet", "expression": f"!{kept}"},
-                {
-                    "name": "not-a-kubelets-update",
-                    "expression": "request.operation == 'CREATE' || "
-                    "!request.userInfo.?groups.orValue([]).exists(g, g == 'system:nodes')",
-                },
-            ],
-            "mutations": [
-                {
-                    "patchType": "JSONPatch",
-                    "jsonPatch": {
-                        # Not one patch with a list of objects: API servers of 1.36 panic at that
-                        # (kubernetes/kubernetes #142181).
-                        "expression": "(has(object.spec.taints) ? [] : "
-                        '[JSONPatch{op: "add", path: "/spec/taints", value: []}]) + '
-                        f'[JSONPatch{{op: "add", path: "/spec/taints/-", value: {value}}}]'
-                    },
-                }
-            ],
+            "matchConstraints": {"resourceRules": [_NODE_WRITES]},
+            "matchConditions": _match_conditions(pools),
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": _add_taint()}}],
         },
     }
     binding: JsonObject = {
@@ -82,6 +53,36 @@ def startup_policy(pools: Sequence[ByoPoolPlan]) -> tuple[JsonObject, JsonObject
         "spec": {"policyName": _NAME},
     }
     return policy, binding
+
+
+def _match_conditions(pools: Sequence[ByoPoolPlan]) -> list[JsonObject]:
+    has_taint = f"object.?spec.?taints.orValue([]).exists(t, t.key == {_cel(STARTUP_TAINT_KEY)})"
+    return [
+        {
+            "name": "becomes-a-member",
+            "expression": f"({_selected('object', pools)}) && "
+            f"(oldObject == null || !({_selected('oldObject', pools)}))",
+        },
+        {"name": "not-held-yet", "expression": f"!{has_taint}"},
+        {
+            "name": "not-a-kubelets-update",
+            "expression": "request.operation == 'CREATE' || "
+            "!request.userInfo.?groups.orValue([]).exists(g, g == 'system:nodes')",
+        },
+    ]
+
+
+def _add_taint() -> str:
+    """The CEL expression of a JSON patch that appends the startup taint to the node's taints."""
+    fields = ", ".join(f"{key}: {_cel(value)}" for key, value in sorted(STARTUP_TAINT.items()))
+    taint = f"Object.spec.taints{{{fields}}}"
+    # Not one patch with a list of objects: API servers of 1.36 panic at that
+    # (kubernetes/kubernetes #142181).
+    return (
+        "(has(object.spec.taints) ? [] : "
+        '[JSONPatch{op: "add", path: "/spec/taints", value: []}]) + '
+        f'[JSONPatch{{op: "add", path: "/spec/taints/-", value: {taint}}}]'
+    )
 
 
 def _selected(node: str, pools: Sequence[ByoPoolPlan]) -> str:

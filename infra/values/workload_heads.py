@@ -36,8 +36,8 @@ def selector(plan: DeploymentPlan) -> JsonObject:
     return {WORKLOAD_LABEL: plan.name}
 
 
-def not_awaited(of: JsonObject) -> JsonObject:
-    """The same object, but the provider does not wait until it is ready."""
-    metadata = of["metadata"]
+def not_awaited(manifest: JsonObject) -> JsonObject:
+    """The same object, with the annotation that keeps the provider from awaiting its readiness."""
+    metadata = manifest["metadata"]
     annotations = metadata.get("annotations", {}) | {"pulumi.com/skipAwait": "true"}
-    return {**of, "metadata": {**metadata, "annotations": annotations}}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}

@@ -1,12 +1,12 @@
 """Workloads that serve models, as Kubernetes objects.
 
 Every pod passes Kubernetes' `restricted` Pod Security Standard, and has an account without rights
-and without a token: a model server asks nothing of the API server.
+and without a token: a model server needs nothing from the API server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,11 +38,13 @@ class WorkloadObjects:
     """Account, disruption budget, volumes and claims."""
     deployment: JsonObject
     service: JsonObject | None
-    """Made after the Deployment: addresses of starting pods are not ready, and would be awaited."""
+    """Created after the Deployment: addresses of starting pods are not ready, and the provider
+    would wait for them.
+    """
     start_minutes: int
-    """How long the replicas may take until they are ready: all at the same time."""
+    """All replicas of a new workload must become ready within this time."""
     update_minutes: int
-    """The same for an update, which replaces some at a time."""
+    """The same for an update, which replaces a few replicas at a time."""
 
     @property
     def all(self) -> tuple[JsonObject, ...]:
@@ -50,8 +52,8 @@ class WorkloadObjects:
 
 
 def workload_namespaces(fleet: FleetPlan) -> list[JsonObject]:
-    """The namespaces that the stack makes for workloads."""
-    made = {one.namespace for one in fleet.deployments if one.asked.create_namespace}
+    """The namespaces that the stack creates for workloads."""
+    names = {plan.namespace for plan in fleet.deployments if plan.asked.create_namespace}
     return [
         {
             "apiVersion": "v1",
@@ -61,31 +63,23 @@ def workload_namespaces(fleet: FleetPlan) -> list[JsonObject]:
                 "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
             },
         }
-        for name in sorted(made - {"default"})
+        for name in sorted(names - {"default"})
     ]
 
 
 def workload_objects(plan: DeploymentPlan, pool: PoolPlan) -> WorkloadObjects:
     """pool: the plan's pool."""
-    asked, server = plan.asked, _server(plan)
-    minutes = asked.startup_minutes + _IMAGE_MINUTES
-    rounds = max(-(-plan.most // asked.max_unavailable), 1)
+    workload, server = plan.asked, _server(plan)
+    minutes = workload.startup_minutes + _IMAGE_MINUTES
+    rounds = max(-(-plan.most // workload.max_unavailable), 1)
     return WorkloadObjects(
         before=(
             {
                 **head(plan, "v1", "ServiceAccount"),
                 "automountServiceAccountToken": False,
             },
-            {
-                **head(plan, "policy/v1", "PodDisruptionBudget"),
-                "spec": {
-                    "maxUnavailable": asked.max_unavailable,
-                    "selector": {"matchLabels": selector(plan)},
-                    # A replica that does not serve must not keep its node from being drained.
-                    "unhealthyPodEvictionPolicy": "AlwaysAllow",
-                },
-            },
-            *(one for mounted in server.volumes for one in mounted.objects),
+            _disruption_budget(plan),
+            *(manifest for mounted in server.volumes for manifest in mounted.objects),
         ),
         deployment=_deployment(plan, pool, server, deadline_s=minutes * 60),
         service=_service(plan, server),
@@ -94,27 +88,38 @@ def workload_objects(plan: DeploymentPlan, pool: PoolPlan) -> WorkloadObjects:
     )
 
 
-def _awaited(plan: DeploymentPlan, of: JsonObject) -> JsonObject:
+def _disruption_budget(plan: DeploymentPlan) -> JsonObject:
+    return {
+        **head(plan, "policy/v1", "PodDisruptionBudget"),
+        "spec": {
+            "maxUnavailable": plan.asked.max_unavailable,
+            "selector": {"matchLabels": selector(plan)},
+            # A replica that does not serve must not keep its node from being drained.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
+def _awaited(plan: DeploymentPlan, manifest: JsonObject) -> JsonObject:
     """The object, not awaited if some replicas have no device: `up` would wait for those replicas
     until its timeout.
     """
-    return of if plan.awaited else not_awaited(of)
+    return manifest if plan.awaited else not_awaited(manifest)
 
 
 def _deployment(
     plan: DeploymentPlan, pool: PoolPlan, server: Server, *, deadline_s: int
 ) -> JsonObject:
-    asked = plan.asked
     return {
         **_awaited(plan, head(plan, "apps/v1", "Deployment")),
         "spec": {
-            # Of a workload that is scaled only when it is made: then they are the autoscaler's.
+            # Once an autoscaled workload exists, its autoscaler sets the number.
             "replicas": plan.at_first,
             "selector": {"matchLabels": selector(plan)},
             # No extra pod: if all partitions are taken, it would never start.
             "strategy": {
                 "type": "RollingUpdate",
-                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": asked.max_unavailable},
+                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": plan.asked.max_unavailable},
             },
             "progressDeadlineSeconds": deadline_s,
             "template": {
@@ -126,51 +131,59 @@ def _deployment(
 
 
 def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
-    asked, request = plan.asked, pod_request(pool, ())
+    workload, request = plan.asked, pod_request(pool, ())
     spec: JsonObject = {
         "serviceAccountName": plan.name,
         "automountServiceAccountToken": False,
-        # Else a Service named vllm is a variable VLLM_PORT, which vLLM takes for its own.
+        # Without this, a Service named vllm sets VLLM_PORT, which vLLM reads as its own setting.
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": asked.grace_seconds,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": asked.run_as_user,
-            "runAsGroup": asked.run_as_user,
-            "fsGroup": asked.run_as_user,
-            # A volume with hundreds of gigabytes is not gone through at every start.
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "terminationGracePeriodSeconds": workload.grace_seconds,
+        "securityContext": _pod_security(workload.run_as_user),
         "nodeSelector": request["nodeSelector"],
         "tolerations": request["tolerations"],
         "containers": [_container(plan, server)],
         "volumes": [
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": asked.shared_memory}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": workload.shared_memory}},
             {"name": "home", "emptyDir": {}},
             *(mounted.volume for mounted in server.volumes),
         ],
     }
-    if asked.image_pull_secrets:
-        named = dict.fromkeys(asked.image_pull_secrets)
-        spec["imagePullSecrets"] = [{"name": name} for name in named]
+    if workload.image_pull_secrets:
+        secrets = dict.fromkeys(workload.image_pull_secrets)
+        spec["imagePullSecrets"] = [{"name": name} for name in secrets]
     if request.get("hostIPC"):
         spec["hostIPC"] = True
     if plan.node_labels:
-        terms = [
-            {"key": key, "operator": "In", "values": [value]}
-            for key, value in sorted(plan.node_labels.items())
-        ]
-        spec["affinity"] = {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchExpressions": terms}]
-                }
-            }
-        }
+        spec["affinity"] = _node_affinity(plan.node_labels)
     if spread := _spread(plan, pool):
         spec["topologySpreadConstraints"] = spread
     return spec
+
+
+def _pod_security(user: int) -> JsonObject:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        # The kubelet then does not walk through hundreds of gigabytes at every start.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _node_affinity(node_labels: Mapping[str, str]) -> JsonObject:
+    terms = [
+        {"key": key, "operator": "In", "values": [value]}
+        for key, value in sorted(node_labels.items())
+    ]
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": terms}]
+            }
+        }
+    }
 
 
 def _spread(plan: DeploymentPlan, pool: PoolPlan) -> list[JsonObject]:
@@ -191,22 +204,22 @@ def _spread(plan: DeploymentPlan, pool: PoolPlan) -> list[JsonObject]:
 
 def _server(plan: DeploymentPlan) -> Server:
     match plan.asked:
-        case VllmWorkload() as asked:
-            return vllm_server(plan, asked)
-        case TritonWorkload() as asked:
-            return triton_server(plan, asked)
-        case ContainerWorkload() as asked:
-            return container_server(plan, asked)
+        case VllmWorkload() as workload:
+            return vllm_server(plan, workload)
+        case TritonWorkload() as workload:
+            return triton_server(plan, workload)
+        case ContainerWorkload() as workload:
+            return container_server(plan, workload)
 
 
 def _container(plan: DeploymentPlan, server: Server) -> JsonObject:
-    asked = plan.asked
+    workload = plan.asked
     container: JsonObject = {
-        "name": asked.kind,
-        "image": asked.image,
+        "name": workload.kind,
+        "image": workload.image,
         "imagePullPolicy": "IfNotPresent",
         "env": _env(plan, server),
-        "resources": _resources(plan, asked.requests, asked.limits),
+        "resources": _resources(plan, workload.requests, workload.limits),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -226,47 +239,51 @@ def _container(plan: DeploymentPlan, server: Server) -> JsonObject:
         container["command"] = list(server.command)
     if server.args:
         container["args"] = list(server.args)
-    if server.ready is not None:
-        tries = -(-asked.startup_minutes * 60 // _STARTUP_S)
-        times = {"periodSeconds": _CHECK_S, "timeoutSeconds": 5, "failureThreshold": 3}
-        # Nothing else is asked before it has succeeded, so nothing ends a server that loads.
-        container["startupProbe"] = {
+    return container | _probes(server, startup_minutes=workload.startup_minutes)
+
+
+def _probes(server: Server, *, startup_minutes: int) -> JsonObject:
+    if server.ready is None:
+        return {}
+    times = {"periodSeconds": _CHECK_S, "timeoutSeconds": 5, "failureThreshold": 3}
+    return {
+        # The other probes wait until this one has succeeded, so that none ends a server that loads.
+        "startupProbe": {
             **server.ready,
             "periodSeconds": _STARTUP_S,
             "timeoutSeconds": 5,
-            "failureThreshold": tries,
-        }
-        container["readinessProbe"] = {**server.ready, **times}
-        if server.alive is not None:
-            container["livenessProbe"] = {**server.alive, **times}
-    return container
+            "failureThreshold": -(-startup_minutes * 60 // _STARTUP_S),
+        },
+        "readinessProbe": {**server.ready, **times},
+        **({"livenessProbe": {**server.alive, **times}} if server.alive is not None else {}),
+    }
 
 
 def _env(plan: DeploymentPlan, server: Server) -> list[JsonObject]:
-    asked = plan.asked
+    workload = plan.asked
     # The user has no entry in the image's /etc/passwd, where programs look for name and home.
-    plain = {"HOME": _HOME, "USER": "server", **server.env, **asked.env}
+    plain = {"HOME": _HOME, "USER": "server", **server.env, **workload.env}
     return [
         *(
             {"name": name, "value": value}
             for name, value in plain.items()
-            if name not in asked.secrets
+            if name not in workload.secrets
         ),
         *(
-            {"name": name, "valueFrom": {"secretKeyRef": {"name": of.name, "key": of.key}}}
-            for name, of in sorted(asked.secrets.items())
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
+            for name, secret in sorted(workload.secrets.items())
         ),
     ]
 
 
-def _resources(plan: DeploymentPlan, least: HostResources, most: HostResources) -> JsonObject:
+def _resources(plan: DeploymentPlan, requests: HostResources, limits: HostResources) -> JsonObject:
     device = {plan.resource: str(plan.devices)}
-    return {"requests": {**_host(least), **device}, "limits": {**_host(most), **device}}
+    return {"requests": {**_host(requests), **device}, "limits": {**_host(limits), **device}}
 
 
-def _host(asked: HostResources) -> JsonObject:
-    written = {"cpu": asked.cpu, "memory": asked.memory}
-    return {name: str(amount) for name, amount in written.items() if amount is not None}
+def _host(resources: HostResources) -> JsonObject:
+    amounts = {"cpu": resources.cpu, "memory": resources.memory}
+    return {name: str(amount) for name, amount in amounts.items() if amount is not None}
 
 
 def _service(plan: DeploymentPlan, server: Server) -> JsonObject | None:
@@ -292,4 +309,4 @@ def _service(plan: DeploymentPlan, server: Server) -> JsonObject | None:
 def workloads_of(fleet: FleetPlan) -> Sequence[tuple[DeploymentPlan, WorkloadObjects]]:
     """The objects of all workloads of a fleet."""
     pools = {pool.name: pool for pool in fleet.pools}
-    return [(one, workload_objects(one, pools[one.asked.pool])) for one in fleet.deployments]
+    return [(plan, workload_objects(plan, pools[plan.asked.pool])) for plan in fleet.deployments]

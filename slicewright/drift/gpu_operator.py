@@ -110,7 +110,7 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
         wrong = values.changed_settings(installed.policy, fleet, files)
     if wrong:
         said = "; ".join(
-            f"spec.{one.field}: wanted {_shown(one.wanted)}, found {_shown(one.found)}"
+            f"spec.{one.field}: wanted {_shown(one.required)}, found {_shown(one.current)}"
             for one in wrong
         )
         # Pulumi knows only the Helm release, which is unchanged.

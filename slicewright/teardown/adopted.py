@@ -31,7 +31,7 @@ class AdoptedOperator:
         try:
             client = self.connect()
             spec = self._spec(client)
-            named = values.our_config_maps(spec)
+            named = values.named_config_maps(spec)
             there = {name for name in named.values() if self._exists(client, name)}
         except (NoCluster, ApiError, Unreachable) as e:
             return [
@@ -45,7 +45,7 @@ class AdoptedOperator:
         return [
             f"ClusterPolicy {self.policy} names ConfigMaps {when} ({which}), without which its "
             "pods do not start again; set them where the operator's settings are kept, or at "
-            f"once: {values.way_back(self.policy, spec)}"
+            f"once: {values.release_command(self.policy, spec)}"
         ]
 
     def _spec(self, client: Client) -> Mapping[str, Any]:

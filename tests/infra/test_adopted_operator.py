@@ -120,7 +120,7 @@ def test_reboots_need_no_permission_if_no_reboot_is_needed(was: str, other: str)
     assert "migManager.env" in wrong({}, planned(without_sharing))
 
 
-def test_without_layouts_and_sharing_mig_manager_and_plugin_keep_their_config() -> None:
+def test_without_layouts_and_sharing_no_config_name_is_required() -> None:
     fleet = planned(
         "cloud: byo\ncluster: {name: c, context: c}\ngpu_operator: {existing: true}\n"
         "node_pools: [{name: t4, gpu: {model: T4, count: 1}, nodes: {count: 1}}]\n"
@@ -161,8 +161,8 @@ def test_narrower_toleration_is_refused(startup: dict[str, str]) -> None:
     gpu = {"key": "nvidia.com/gpu", "operator": "Exists"}
     policy = merged(fitting(fleet), {"daemonsets": {"tolerations": [gpu, startup]}})
     (found,) = values.mismatches(policy, fleet, values.operator_files(fleet))
-    assert [one["key"] for one in found.wanted] == [STARTUP_TAINT_KEY]
-    assert found.right == [gpu, startup, *found.wanted], "what is there stays"
+    assert [one["key"] for one in found.required] == [STARTUP_TAINT_KEY]
+    assert found.replacement == [gpu, startup, *found.required], "what is there stays"
 
 
 def test_message_names_each_field_and_its_command_fixes_them_all() -> None:
@@ -177,7 +177,7 @@ def test_message_names_each_field_and_its_command_fixes_them_all() -> None:
         },
     }
     found = values.mismatches(policy, fleet, files)
-    said = values.what_to_change("cluster-policy", found)
+    said = values.describe_mismatches("cluster-policy", found)
     assert "spec.mig.strategy: wanted mixed, found single" in said
     assert f"spec.migManager.config.name: wanted {files.mig_layouts.name}, found nothing" in said
     assert "missing among the 1 that are set" in said
@@ -277,9 +277,13 @@ def test_runtime_that_ignores_the_variable_needs_device_list() -> None:
     policy = merged(fitting(fleet), HARDENED)
     (found,) = values.mismatches(policy, fleet, values.operator_files(fleet))
     assert found.field == "toolkit.env"
-    assert found.found == [NO_VARIABLE]
-    assert found.right == [HARDENED["toolkit"]["env"][0], MOUNTS, {**NO_VARIABLE, "value": "true"}]
-    message = values.what_to_change("cluster-policy", [found])
+    assert found.current == [NO_VARIABLE]
+    assert found.replacement == [
+        HARDENED["toolkit"]["env"][0],
+        MOUNTS,
+        {**NO_VARIABLE, "value": "true"},
+    ]
+    message = values.describe_mismatches("cluster-policy", [found])
     assert "write gpu_operator: {device_list: volume-mounts} in the stack file" in message
     assert wrong(policy, planned(BY_MOUNTS)) == set()
     off = merged(policy, {"toolkit": {"enabled": False}})
@@ -302,7 +306,7 @@ def test_runtime_that_ignores_the_variable_needs_device_list() -> None:
     ],
     ids=str,
 )
-def test_lists_by_mount_need_a_runtime_that_obeys_only_them_and_a_plugin_that_fits(
+def test_device_list_by_mounts_needs_matching_toolkit_and_plugin_settings(
     change: dict[str, Any], fields: set[str]
 ) -> None:
     fleet = planned(BY_MOUNTS)
@@ -311,7 +315,7 @@ def test_lists_by_mount_need_a_runtime_that_obeys_only_them_and_a_plugin_that_fi
     found = values.mismatches(policy, fleet, values.operator_files(fleet))
     if not found:
         return
-    message = values.what_to_change("cluster-policy", found)
+    message = values.describe_mismatches("cluster-policy", found)
     assert "device_list" not in message
     mended = merged(policy, json.loads(shlex.split(message.splitlines()[-1])[7])["spec"])
     assert wrong(mended, fleet) == set()

@@ -218,7 +218,7 @@ def test_memory_from_nvidia_smi_is_what_it_printed() -> None:
             assert profiles[name].source.endswith(f"driver 460.91.03 has {gib:.2f} GiB")
 
 
-def test_a_gpus_source_includes_that_of_its_minimum_driver() -> None:
+def test_a_gpus_source_includes_the_source_of_its_minimum_driver() -> None:
     assert [gpu.name for gpu in CATALOG.gpus.values() if "driver" not in gpu.source] == []
 
 
@@ -273,7 +273,7 @@ def test_the_balanced_layout_fits_every_gpu() -> None:
     assert CATALOG.gpus["A100-40"].balanced() == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
 
 
-def test_all_81_named_configs_of_the_operator_are_known_except_these() -> None:
+def test_the_operators_81_named_configs_are_in_the_catalog_except_the_listed_ones() -> None:
     """Not in the catalog: GH200 with 144 GB, and GB200 boards with other profile names.
 
     Source: NVIDIA/gpu-operator v26.7.0, default-mig-parted-config.
@@ -399,7 +399,7 @@ def test_prices_are_list_prices_with_date_region_and_source() -> None:
         assert re.fullmatch(r"[a-z]+-[a-z]+-?\d", price.region)
 
 
-def test_an_unknown_price_is_unknown_and_not_zero() -> None:
+def test_an_unknown_price_is_none_and_not_zero() -> None:
     assert CATALOG.machines["eks", "p5e.48xlarge"].price("on-demand", "us-east-1") is None
     assert CATALOG.machines["gke", "n1-standard-8"].price("on-demand", "us-central1") is None
     assert CATALOG.machines["gke", "a2-highgpu-1g"].price("on-demand", "europe-west4") is None
@@ -486,7 +486,7 @@ def test_the_catalog_loads_from_any_directory() -> None:
     assert isinstance(loading.load.__wrapped__(), Catalog)
 
 
-def test_what_a_region_offers_is_in_zones_that_it_has() -> None:
+def test_offerings_of_a_region_are_in_zones_of_the_region() -> None:
     regions = catalog.aws().regions
     for by_region in catalog.offerings().values():
         for region, zones in by_region.items():

@@ -91,14 +91,14 @@ def test_a_mirror_keeps_its_port_and_digest() -> None:
     ],
     ids=lambda case: None if isinstance(case, str) else json.dumps(case),
 )
-def test_what_cannot_work_is_refused(cluster: dict[str, Any], words: str) -> None:
+def test_invalid_autoscaler_settings_are_refused(cluster: dict[str, Any], words: str) -> None:
     found = refusal(
         written(**{k: v for k, v in cluster.items() if v is not None or k == "version"})
     )
     assert words in found
 
 
-def test_a_mapping_says_which_autoscaler_it_is_of() -> None:
+def test_an_autoscaler_mapping_without_mode_is_refused() -> None:
     found = refusal(written(autoscaler={"expander": "random"}))
     assert "mode: is missing; write mode: cluster-autoscaler or karpenter" in found
 
@@ -112,14 +112,14 @@ def test_gke_has_an_autoscaler_of_its_own() -> None:
     assert "GKE scales its pools itself" in refusal(raw)
 
 
-def test_the_pod_identity_agent_comes_with_it() -> None:
+def test_the_autoscaler_adds_the_pod_identity_agent() -> None:
     assert "eks-pod-identity-agent" in [addon.name for addon in planned().cluster.addons]
     without = planned(autoscaler=None).cluster
     assert without.autoscaler is None
     assert "eks-pod-identity-agent" not in [addon.name for addon in without.addons]
 
 
-def test_cluster_autoscaler_takes_the_startup_taint_for_one() -> None:
+def test_cluster_autoscaler_recognizes_the_startup_taint() -> None:
     """It needs no argument for taints with this prefix (kubernetes/autoscaler, utils/taints)."""
     (pool,) = planned().pools
     (startup,) = [taint.key for taint in pool.taints if taint.value == "unverified"]
@@ -151,7 +151,7 @@ def test_the_policy_names_the_partition_of_the_region(region: str, partition: st
     assert all(arn.startswith(f"arn:{partition}:") for arn in arns)
 
 
-def test_it_may_change_only_groups_that_eks_has_tagged_for_the_cluster() -> None:
+def test_the_autoscaler_may_change_only_groups_that_eks_tagged_for_the_cluster() -> None:
     policy = values.autoscaler_policy(cluster="c", region="us-west-2")
     changing = [s for s in policy["Statement"] if not _reads(s)]
     assert [s["Condition"] for s in changing] == [
@@ -223,7 +223,9 @@ def test_the_plan_says_what_scales_and_what_counts_as_unused() -> None:
     assert "safe-to-evict" not in about(autoscaler={"mode": NAME, "scale_down": {"enabled": False}})
 
 
-def test_the_program_installs_it_on_the_system_pool_after_its_role(record: Record) -> None:
+def test_the_program_installs_the_autoscaler_on_the_system_pool_after_its_role(
+    record: Record,
+) -> None:
     made = {m.name: m for m in record("test", fleet=json.dumps(written()))}
     release = made["cluster-autoscaler"].inputs
     assert release["namespace"] == "kube-system"
@@ -238,6 +240,6 @@ def test_the_program_installs_it_on_the_system_pool_after_its_role(record: Recor
     assert trust["Statement"][0]["Principal"] == {"Service": "pods.eks.amazonaws.com"}
 
 
-def test_without_it_nothing_of_it_is_made(record: Record) -> None:
+def test_without_the_key_no_autoscaler_resource_is_created(record: Record) -> None:
     made = record("test", fleet=json.dumps(written(autoscaler=None)))
     assert not [m.name for m in made if "autoscaler" in m.name]

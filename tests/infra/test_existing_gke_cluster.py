@@ -116,17 +116,17 @@ def test_autopilot_cluster_is_refused() -> None:
     assert "workload pool" not in said
 
 
-def test_networks_between_gpus_need_dataplane_v2_and_a_late_version() -> None:
+def test_dranet_needs_dataplane_v2_and_a_recent_version() -> None:
     assert unfit(dataplane_v2=False) == ""
     old = unfit(version="1.34.1-gke.1431000", gpu_networks={"dranet"}, dataplane_v2=False)
     assert "it has no GKE Dataplane V2, which gpu_network needs" in old
-    assert "gpu_network: dranet needs 1.34.1-gke.1829001" in old
+    assert "gpu_network dranet needs 1.34.1-gke.1829001 or later: upgrade it" in old
     assert unfit(version="1.34.1-gke.1829001", gpu_networks={"dranet"}) == ""
 
 
 def test_managed_prometheus_needs_the_clusters_collectors() -> None:
     said = unfit(managed_prometheus=True, collectors=False)
-    assert "its managed collection is off, and monitoring.prometheus is managed: gcloud " in said
+    assert "its managed collection is off, but monitoring.prometheus is managed: gcloud " in said
     assert said.endswith(
         "update main --location us-central1-c --project p --enable-managed-prometheus"
     )
@@ -138,4 +138,4 @@ def test_a_vpc_for_each_interface_needs_multi_networking() -> None:
     assert unfit(gpu_networks={"tcpxo"}) == ""
     assert unfit(gpu_networks={"dranet"}, version="1.35.0", multi_networking=False) == ""
     said = unfit(version="1.32.1-gke.1", gpu_networks={"tcpxo"})
-    assert "too old for gpu_network: tcpxo" in said
+    assert "too old for gpu_network tcpxo: upgrade it" in said

@@ -127,7 +127,7 @@ def test_a_fixed_number_of_nodes_stays_a_node_group() -> None:
     ],
     ids=lambda case: None if isinstance(case, str) else json.dumps(case)[:60],
 )
-def test_what_karpenter_cannot_do_is_refused_and_a_node_group_does_it(
+def test_pools_that_karpenter_cannot_create_are_refused_and_work_as_node_groups(
     pool: dict[str, Any], words: str
 ) -> None:
     asked = {k: v for k, v in {**POOL, **pool}.items() if v is not None}
@@ -149,11 +149,11 @@ def test_what_karpenter_cannot_do_is_refused_and_a_node_group_does_it(
         ({"existing": True, "version": None}, "slicewright does not change it"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(cluster: dict[str, Any], words: str) -> None:
+def test_invalid_karpenter_settings_are_refused(cluster: dict[str, Any], words: str) -> None:
     assert words in refusal(written(**cluster))
 
 
-def test_its_service_account_has_no_second_role() -> None:
+def test_karpenters_service_account_cannot_get_a_second_role() -> None:
     role = "arn:aws:iam::111122223333:role/a"
     own = {"namespace": "kube-system", "service_account": "karpenter", "role": role}
     assert "has a role already, by karpenter" in refusal(written(pod_identities=[own]))
@@ -176,14 +176,14 @@ def test_partitions_need_an_overlay_and_whole_gpus_need_none() -> None:
     assert overlay["capacity"] == {"nvidia.com/gpu.shared": "16"}
 
 
-def test_the_feature_gate_is_on_where_an_overlay_is() -> None:
+def test_node_overlay_gate_is_on_only_if_a_pool_has_an_overlay() -> None:
     gates = [
         values.karpenter_values(planned(pool))["settings"]["featureGates"] for pool in (POOL, WHOLE)
     ]
     assert gates == [{"nodeOverlay": True}, {"nodeOverlay": False}]
 
 
-def test_a_pod_for_a_whole_gpu_makes_no_node_of_partitions() -> None:
+def test_a_pod_for_a_whole_gpu_starts_no_partitioned_node() -> None:
     """An overlay cannot take a machine's GPUs away, so a taint that such a pod does not tolerate
     does; all that slicewright and the operator run on the nodes tolerates it.
     """
@@ -195,7 +195,7 @@ def test_a_pod_for_a_whole_gpu_makes_no_node_of_partitions() -> None:
     assert key in {one["key"] for one in values.tolerations([cut])}
 
 
-def test_the_startup_taint_is_one_that_karpenter_does_not_wait_for() -> None:
+def test_the_startup_taint_is_among_karpenters_startup_taints() -> None:
     fleet = planned()
     assert isinstance(fleet.cluster.autoscaler, plan.KarpenterPlan)
     spec_of_nodes = values.node_pool(fleet.pools[0], fleet.cluster.autoscaler)["template"]["spec"]
@@ -234,7 +234,9 @@ def test_reserved_machines_come_from_the_reservation_only(
         ("cn-north-1", "aws-cn", "ec2.amazonaws.com.cn"),
     ],
 )
-def test_the_policy_is_of_the_regions_partition(region: str, partition: str, service: str) -> None:
+def test_karpenter_policy_has_the_partition_of_the_region(
+    region: str, partition: str, service: str
+) -> None:
     fleet = planned()
     there = dataclasses.replace(fleet, cluster=dataclasses.replace(fleet.cluster, region=region))
     policy = values.karpenter_policy(there, node_role_arn=f"arn:{partition}:iam::1:role/a")
@@ -312,7 +314,7 @@ def tagged(key: str, tags: Mapping[str, str]) -> dict[str, str]:
         ("iam:PutRolePolicy", ROLE, {}, False),
     ],
 )
-def test_its_role_may_do_what_it_needs_to_what_it_has_made(
+def test_karpenters_role_may_change_only_resources_that_karpenter_created(
     action: str, arn: str, context: dict[str, str], allowed: bool
 ) -> None:
     policy = values.karpenter_policy(planned(FULL, autoscaler=ALL_KEYS), node_role_arn=ROLE)
@@ -321,7 +323,7 @@ def test_its_role_may_do_what_it_needs_to_what_it_has_made(
     assert decision == ("allowed" if allowed else "implicitDeny")
 
 
-def test_the_policy_fits_into_a_role() -> None:
+def test_karpenter_policy_fits_into_an_inline_policy() -> None:
     """Source: IAM user guide, quotas: 10,240 characters without white space."""
     policy = values.karpenter_policy(planned({**FULL}), node_role_arn=ROLE)
     assert len(json.dumps(policy, separators=(",", ":"))) < 10_240
@@ -370,7 +372,7 @@ def rendered(raw: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def test_the_program_makes_no_node_group_of_it_and_installs_what_makes_its_nodes(
+def test_the_program_creates_karpenter_objects_and_no_node_group(
     record: Record,
 ) -> None:
     made = {m.name: m for m in record("test", fleet=json.dumps(written()))}
@@ -392,7 +394,7 @@ def test_the_program_makes_no_node_group_of_it_and_installs_what_makes_its_nodes
     assert [s for s in policy["Statement"] if "ec2:CreateFleet" in s["Action"]]
 
 
-def test_without_it_nothing_of_it_is_made(record: Record) -> None:
+def test_without_the_key_no_karpenter_resource_is_created(record: Record) -> None:
     made = record("test", fleet=json.dumps(written(autoscaler="cluster-autoscaler")))
     assert not [m.name for m in made if "karpenter" in m.name]
 
@@ -414,7 +416,7 @@ def test_the_plan_says_what_differs_from_node_groups() -> None:
     assert "AWSServiceRoleForAutoScaling" not in about({**FULL})
 
 
-def test_a_pool_that_changes_hands_is_replaced() -> None:
+def test_a_pool_that_moves_between_karpenter_and_a_node_group_is_replaced() -> None:
     (pool,) = plan.compare(planned(autoscaler="cluster-autoscaler"), planned()).pools
     assert pool.effect is ChangeEffect.REPLACE
     (changed,) = (c for c in pool.changes if c.rule.field == "karpenter")
@@ -433,7 +435,7 @@ def test_a_pool_that_changes_hands_is_replaced() -> None:
         ({"update": {"max_unavailable": 2}}, {}, "karpenter.replaced_together", IN_PLACE),
     ],
 )
-def test_what_a_change_does_to_its_nodes(
+def test_each_changed_key_has_its_effect_on_karpenters_nodes(
     pool: dict[str, Any], cluster: dict[str, Any], field: str, effect: ChangeEffect
 ) -> None:
     after = {k: v for k, v in {**POOL, **pool}.items() if v is not None}
@@ -442,14 +444,14 @@ def test_what_a_change_does_to_its_nodes(
     assert field in {change.rule.field for change in found.changes}
 
 
-def test_only_what_its_objects_say_has_a_rule() -> None:
+def test_only_keys_of_karpenters_objects_have_a_change_rule() -> None:
     """Nothing of a node group's API is named for a pool that has no node group."""
     assert not [r.cloud_field for r in change_rules.KARPENTER if "config" in r.cloud_field]
 
 
-def test_no_node_group_is_adopted_for_its_pool() -> None:
+def test_import_file_refuses_a_pool_of_karpenter() -> None:
     fixed = {**WHOLE, "name": "b", "nodes": {"count": 1}}
-    with pytest.raises(values.NoSuchPool, match="Karpenter makes its nodes"):
+    with pytest.raises(values.NoSuchPool, match="Karpenter creates its nodes"):
         values.import_file(planned(POOL, fixed), None, {"resources": []}, ["a"])
 
 
@@ -476,5 +478,5 @@ def test_the_policy_pack_reads_what_the_program_declares(record: Record) -> None
     assert broken == {"pool-size", "pool-spot", "pool-labelled", "pool-machine-types"}
 
 
-def test_it_can_be_rehearsed() -> None:
+def test_a_fleet_with_karpenter_can_be_rehearsed() -> None:
     assert not unrehearsable(planned())

@@ -90,18 +90,18 @@ def test_the_charts_objects_are_named_by_its_rules(release: str, name: str) -> N
     assert url == f"http://{name}-prometheus.m.svc:9090"
 
 
-def test_an_existing_prometheus_is_asked_where_the_file_says() -> None:
+def test_an_existing_prometheus_is_queried_at_the_files_url() -> None:
     assert of(planned(EXISTING)).prometheus_url == "http://p.metrics.svc:9090"
 
 
-def test_managed_collection_answers_only_through_a_frontend() -> None:
+def test_managed_prometheus_is_queried_only_through_a_frontend() -> None:
     managed: dict[str, Any] = {"prometheus": "managed"}
     assert of(planned(managed, "gke")).prometheus_url == ""
     frontend = managed | {"url": "http://frontend.default.svc:9090"}
     assert of(planned(frontend, "gke")).prometheus_url == "http://frontend.default.svc:9090"
 
 
-def test_without_the_key_nothing_is_made() -> None:
+def test_without_the_key_no_monitoring_is_planned() -> None:
     for cloud, keys in CLOUDS.items():
         raw = {"cloud": cloud, **keys}
         fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
@@ -130,7 +130,7 @@ def test_without_the_key_nothing_is_made() -> None:
     ],
     ids=["stack", "existing", "managed"],
 )
-def test_its_prometheus_may_read_the_metrics_of_agents_and_controller(
+def test_the_stacks_prometheus_may_read_metrics_of_agents_and_controller(
     monitoring: dict[str, Any], cloud: str, reader: MetricsNamespace
 ) -> None:
     assert planned(monitoring, cloud).metrics_from == (reader,)
@@ -172,7 +172,7 @@ def test_nothing_of_the_chart_runs_on_gpu_nodes(cloud: str, selected: bool) -> N
         }
 
 
-def test_an_existing_cluster_without_a_system_pool_keeps_it_off_gpu_nodes() -> None:
+def test_without_a_system_pool_an_affinity_keeps_prometheus_off_gpu_nodes() -> None:
     cluster = {"name": "c", "location": "us-central1", "existing": True}
     found = values.monitoring_values(planned(STACK, "gke", cluster=cluster))
     assert "affinity" in found["prometheus"]["prometheusSpec"]
@@ -189,7 +189,7 @@ def test_no_password_is_in_the_values() -> None:
     assert found["alertmanager"]["alertmanagerSpec"]["useExistingSecret"] is True
 
 
-def test_what_is_kept_leaves_room_on_its_volume() -> None:
+def test_retention_size_leaves_room_on_the_volume() -> None:
     asked = STACK | {"storage": {"size": "20Gi", "storage_class": "fast"}, "retention_days": 3}
     found = values.monitoring_values(planned(asked))["prometheus"]["prometheusSpec"]
     claim = found["storageSpec"]["volumeClaimTemplate"]["spec"]
@@ -202,7 +202,9 @@ def test_what_is_kept_leaves_room_on_its_volume() -> None:
 @pytest.mark.parametrize(
     ("interval", "timeout", "window"), [("1s", "1s", 60), ("10s", "10s", 60), ("1m", "10s", 240)]
 )
-def test_a_scrape_ends_before_the_next(interval: str, timeout: str, window: int) -> None:
+def test_scrape_timeout_is_not_longer_than_the_interval(
+    interval: str, timeout: str, window: int
+) -> None:
     fleet = planned(STACK | {"scrape_interval": interval})
     found = values.monitoring_values(fleet)["prometheus"]["prometheusSpec"]
     assert found["scrapeTimeout"] == timeout
@@ -223,7 +225,7 @@ def test_a_scrape_ends_before_the_next(interval: str, timeout: str, window: int)
         ({"chart_path": "charts/k.tgz"}, "charts/k.tgz", None),
     ],
 )
-def test_the_chart_is_of_a_repository_a_registry_or_a_file(
+def test_the_chart_comes_from_a_repository_a_registry_or_a_file(
     asked: dict[str, Any], chart: str, repository: str | None
 ) -> None:
     found = of(planned(STACK | asked)).asked
@@ -231,7 +233,7 @@ def test_the_chart_is_of_a_repository_a_registry_or_a_file(
     assert values.monitoring_chart(found) == (chart, repository)
 
 
-def test_a_mirror_and_its_secrets_are_the_whole_charts() -> None:
+def test_a_mirror_and_pull_secrets_apply_to_the_whole_chart() -> None:
     asked = STACK | {"registry": "r.example:5000", "image_pull_secrets": ["mirror"]}
     assert values.monitoring_values(planned(asked))["global"] == {
         "imageRegistry": "r.example:5000",
@@ -298,7 +300,7 @@ def test_a_mirror_and_its_secrets_are_the_whole_charts() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_invalid_monitoring_settings_are_refused(
     monitoring: dict[str, Any], cloud: str, more: dict[str, Any], words: str
 ) -> None:
     assert words in refusal(monitoring, cloud, **more)
@@ -316,14 +318,12 @@ def test_what_cannot_work_is_refused(
         (EXISTING, "byo", ""),
     ],
 )
-def test_what_is_worth_knowing_of_it_is_noted(
-    monitoring: dict[str, Any], cloud: str, words: str
-) -> None:
+def test_monitoring_notes_are_shown(monitoring: dict[str, Any], cloud: str, words: str) -> None:
     found = [one for one in plan.notes(planned(monitoring, cloud)) if one.startswith("monitoring:")]
     assert any(words in one for one in found) if words else not found
 
 
-def test_nothing_is_noted_of_a_stack_that_has_all() -> None:
+def test_a_complete_monitoring_stack_has_no_notes() -> None:
     asked = STACK | {
         "create_namespace": False,
         "storage": {"size": "20Gi"},
@@ -333,7 +333,7 @@ def test_nothing_is_noted_of_a_stack_that_has_all() -> None:
     assert not [one for one in plan.notes(planned(asked)) if one.startswith("monitoring:")]
 
 
-def test_of_a_wrong_alertmanager_only_that_is_reported() -> None:
+def test_a_wrong_alertmanager_key_is_the_only_problem_reported() -> None:
     for wrong in (True, {"config_secret": "No Name"}, {"config": "x"}):
         said = refusal(STACK | {"alertmanager": wrong}, "byo")
         assert "monitoring.alertmanager" in said
@@ -341,7 +341,7 @@ def test_of_a_wrong_alertmanager_only_that_is_reported() -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, {}, {"admin_secret": "grafana-admin"}], ids=str)
-def test_a_stack_file_that_still_has_grafana_is_told_why_and_what_instead(value: object) -> None:
+def test_grafana_key_is_refused_with_reason_and_remedy(value: object) -> None:
     said = refusal(STACK | {"grafana": value}, "byo")
     assert said.count("grafana:") == 1, "one message"
     assert "unknown key; remove it: Grafana is under the AGPL" in said

@@ -64,7 +64,7 @@ def queries(dashboard: Dashboard) -> Iterator[str]:
         yield variable.metric
 
 
-def test_names_differ_from_labels_and_functions() -> None:
+def test_metric_names_are_extracted_from_queries() -> None:
     expr = 'sum by (a, b) (rate(m:x{c="d e",f=~"g"}[5m])) / on (h) group_left () (n_total > 1e6)'
     assert asked(expr) == {"m:x", "n_total"}
 
@@ -76,7 +76,9 @@ def test_every_metric_of_a_dashboard_is_in_the_reference(dashboard: Dashboard) -
     assert wanted <= catalogue()
 
 
-def test_every_metric_of_a_rule_is_in_the_reference_and_every_foreign_one_is_asked_for() -> None:
+def test_every_metric_of_a_rule_is_in_the_reference_and_every_documented_foreign_one_is_used() -> (
+    None
+):
     wanted = {name for rule in RULES for name in asked(rule.expr)}
     assert wanted <= catalogue()
     everything = wanted | {n for one in DASHBOARDS for e in queries(one) for n in asked(e)}
@@ -87,7 +89,7 @@ def test_every_metric_of_a_rule_is_in_the_reference_and_every_foreign_one_is_ask
     }
 
 
-def test_nothing_asks_for_what_is_empty_under_mig() -> None:
+def test_no_query_uses_a_metric_that_is_empty_under_mig() -> None:
     """NVIDIA/dcgm-exporter #105, #216: neither exists on a GPU in MIG mode."""
     empty = {
         "DCGM_FI_DEV_GPU_UTIL",
@@ -98,7 +100,7 @@ def test_nothing_asks_for_what_is_empty_under_mig() -> None:
     assert not empty & {name for expr in exprs for name in asked(expr)}
 
 
-def test_every_label_of_nodes_that_is_asked_for_is_on_the_list() -> None:
+def test_every_node_label_in_a_query_is_in_the_allowlist() -> None:
     exprs = [rule.expr for rule in RULES] + [e for one in DASHBOARDS for e in queries(one)]
     wanted = {name for expr in exprs for name in re.findall(r"\blabel_\w+", expr)} - {
         "label_values"
@@ -135,7 +137,7 @@ def test_panels_do_not_overlap_and_have_a_number_each(dashboard: Dashboard) -> N
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=IDS)
-def test_what_a_query_names_by_a_variable_the_viewer_can_choose(dashboard: Dashboard) -> None:
+def test_every_variable_in_a_query_is_declared(dashboard: Dashboard) -> None:
     known = {"datasource"} | {variable.name for variable in dashboard.variables}
     assert set(re.findall(r"\$\{?(\w+)", json.dumps(as_json(dashboard)))) <= known | {"__all"}
 
@@ -157,7 +159,7 @@ def test_dashboards_are_config_maps_with_the_sidecars_label() -> None:
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=IDS)
-def test_grafanas_own_types_know_every_field_of_it(dashboard: Dashboard) -> None:
+def test_every_dashboard_field_is_in_grafanas_types(dashboard: Dashboard) -> None:
     """What they do not know they drop, and what they read otherwise they write otherwise."""
     plugins.register_default_plugins()
     written = json.loads(json.dumps(as_json(dashboard)))

@@ -55,7 +55,7 @@ def by_name(fleet: plan.FleetPlan) -> dict[str, Any]:
     return {one["metadata"]["name"]: one for one in values.monitoring_objects(fleet)}
 
 
-def test_one_monitor_per_server_with_the_port_that_its_container_has() -> None:
+def test_each_server_has_one_monitor_with_its_containers_port() -> None:
     fleet = planned(STACK, workloads=SERVERS)
     containers = {
         one.name: objects.deployment["spec"]["template"]
@@ -107,9 +107,7 @@ def test_monitors_select_the_pods_of_agents_and_controller_by_their_ports(record
     assert {r["targetLabel"] for r in own["relabelings"]} == {"node", "pool"}
 
 
-def test_dcgms_exporter_is_scraped_where_the_operator_runs_it_and_no_more_often_than_it_reads() -> (
-    None
-):
+def test_dcgm_exporter_is_scraped_only_if_the_operator_runs_it_and_at_its_own_interval() -> None:
     for cloud, there in (("byo", True), ("eks", True), ("gke", False)):
         assert ("dcgm-exporter" in by_name(planned(STACK, cloud))) is there
     off = {"dcgm_exporter": {"enabled": False}}
@@ -125,7 +123,7 @@ def test_an_adopted_operators_exporter_is_scraped_too() -> None:
     assert "dcgm-exporter" in by_name(planned(EXISTING, gpu_operator=adopted))
 
 
-def test_an_existing_prometheus_selects_by_its_own_labels() -> None:
+def test_objects_have_the_selector_labels_of_an_existing_prometheus() -> None:
     asked = EXISTING | {"namespace": "metrics", "selector_labels": {"team": "gpu", "a": "b"}}
     for one in values.monitoring_objects(planned(asked, workloads=SERVERS)):
         assert one["metadata"]["namespace"] == "metrics"
@@ -133,7 +131,7 @@ def test_an_existing_prometheus_selects_by_its_own_labels() -> None:
             assert one["metadata"]["labels"] == {"team": "gpu", "a": "b"}
 
 
-def test_managed_collection_has_its_objects_beside_the_pods() -> None:
+def test_managed_collection_objects_are_in_the_namespaces_of_the_pods() -> None:
     fleet = planned({"prometheus": "managed", "scrape_interval": "30s"}, "gke", workloads=SERVERS)
     found = {
         (one["metadata"]["namespace"], one["metadata"]["name"]): one
@@ -147,7 +145,7 @@ def test_managed_collection_has_its_objects_beside_the_pods() -> None:
     assert endpoint == {"port": "http", "path": "/metrics", "interval": "30s", "timeout": "10s"}
 
 
-def test_what_prometheus_is_given_is_as_committed(request: pytest.FixtureRequest) -> None:
+def test_monitoring_objects_equal_the_golden_files(request: pytest.FixtureRequest) -> None:
     """The chart's values and the objects, to be read: `--update-golden` writes them."""
     fleet = planned(STACK, workloads=SERVERS)
     found = {"values.yaml": values.as_flow_yaml(values.monitoring_values(fleet))} | {
@@ -163,7 +161,7 @@ def test_what_prometheus_is_given_is_as_committed(request: pytest.FixtureRequest
     assert committed == found, "pytest tests/infra/test_monitoring_objects.py --update-golden"
 
 
-def test_names_are_unique() -> None:
+def test_names_of_monitoring_objects_are_unique() -> None:
     twins = [VLLM, VLLM | {"namespace": "others", "name": "llm2"}]
     objects = values.monitoring_objects(planned(STACK, workloads=twins))
     names = [
@@ -172,7 +170,7 @@ def test_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_stacks_chart_is_installed_and_what_it_knows_waits_for_it(record: Record) -> None:
+def test_objects_of_prometheus_kinds_depend_on_the_chart(record: Record) -> None:
     resources = made(record, STACK, workloads=SERVERS)
     release = releases(resources)["monitoring"]
     assert release.inputs["chart"] == "kube-prometheus-stack"
@@ -186,13 +184,13 @@ def test_the_stacks_chart_is_installed_and_what_it_knows_waits_for_it(record: Re
     }
 
 
-def test_a_namespace_that_exists_is_not_made(record: Record) -> None:
+def test_an_existing_monitoring_namespace_is_not_created(record: Record) -> None:
     resources = made(record, STACK | {"create_namespace": False})
     namespaces = [r.inputs["metadata"]["name"] for r in resources if r.type.endswith(":Namespace")]
     assert "monitoring" not in namespaces
 
 
-def test_an_existing_prometheus_gets_no_chart_and_its_kinds_must_be_there(record: Record) -> None:
+def test_an_existing_prometheus_gets_no_chart_and_its_kinds_must_exist(record: Record) -> None:
     resources = made(record, EXISTING)
     assert "monitoring" not in releases(resources)
     read = {r.name for r in resources if r.name.startswith("the-prometheus-operator-must-be-")}
@@ -209,7 +207,7 @@ def test_managed_collection_gets_no_chart(record: Record) -> None:
 
 
 @pytest.mark.parametrize("cloud", list(CLOUDS))
-def test_without_the_key_nothing_is_declared(cloud: str, record: Record) -> None:
+def test_without_the_key_no_monitoring_resource_is_declared(cloud: str, record: Record) -> None:
     raw = {"cloud": cloud, **CLOUDS[cloud]}
     resources = record("x", fleet=yaml.safe_dump(raw))
     assert not [r for r in resources if "monitoring" in r.name]

@@ -551,7 +551,7 @@ def speaks(case: Case) -> bool:
     return bool(case.labels or case.values)
 
 
-def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_it_does_not() -> None:
+def test_every_rule_has_a_case_with_a_result_and_a_case_without() -> None:
     loud = {case.rule for case in CASES if speaks(case)}
     silent = {case.rule for case in CASES if not speaks(case)}
     assert loud == silent == set(RULES)
@@ -580,7 +580,9 @@ def test_promtool_notices_each_case_that_is_wrong(promtool: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("cloud", list(CLOUDS))
-def test_the_rules_of_every_fleet_are_rules(cloud: str, promtool: Path, tmp_path: Path) -> None:
+def test_promtool_accepts_the_rules_of_every_fleet(
+    cloud: str, promtool: Path, tmp_path: Path
+) -> None:
     asked_for: list[dict[str, Any]] = [STACK]
     if cloud == "gke":
         asked_for.append({"prometheus": "managed"})
@@ -589,7 +591,7 @@ def test_the_rules_of_every_fleet_are_rules(cloud: str, promtool: Path, tmp_path
         assert check(promtool, tmp_path, groups) == ""
 
 
-def test_only_what_is_measured_has_rules() -> None:
+def test_only_rules_whose_metrics_exist_are_created() -> None:
     names = {
         r.name for g in rule_groups(planned({"prometheus": "managed"}, "gke")) for r in g.rules
     }
@@ -598,7 +600,7 @@ def test_only_what_is_measured_has_rules() -> None:
     assert "SlicewrightPartitioningStuck" not in names, "GKE collects no labels of nodes"
 
 
-def test_every_alert_leads_to_what_can_be_done() -> None:
+def test_every_alert_links_to_its_runbook() -> None:
     page = (DOCS / "reference" / "alerts.md").read_text(encoding="utf-8")
     headings = {line[3:].strip() for line in page.splitlines() if line.startswith("## ")}
     alerts = [rule for rule in RULES.values() if isinstance(rule, Alert)]

@@ -81,11 +81,11 @@ PARTS = (operator, keda, adapter, prometheus)
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("cluster", WITH_SYSTEM_NODES.values(), ids=WITH_SYSTEM_NODES.keys())
-def test_they_run_on_the_system_pool(part: Any, cluster: dict[str, Any]) -> None:
+def test_pods_without_gpus_run_on_the_system_pool(part: Any, cluster: dict[str, Any]) -> None:
     assert part(cluster)["nodeSelector"] == SYSTEM
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("cluster", WITHOUT.values(), ids=WITHOUT.keys())
-def test_without_a_system_pool_none_waits_for_its_nodes(part: Any, cluster: dict[str, Any]) -> None:
+def test_without_a_system_pool_no_pod_selects_its_nodes(part: Any, cluster: dict[str, Any]) -> None:
     assert "nodeSelector" not in part(cluster)

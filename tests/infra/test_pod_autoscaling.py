@@ -101,7 +101,7 @@ def test_replicas_are_in_proportion_to_a_mean_and_each_takes_its_part_of_a_sum()
     assert told(*usage, of=VLLM)["triggers"][0]["metricType"] == "Value"
 
 
-def test_the_memory_of_contexts_is_found_under_both_of_its_names() -> None:
+def test_cache_usage_is_queried_under_both_metric_names() -> None:
     query = values.scaling_query(scaled(("metric", "cache-usage"), ("target", 80), of=VLLM))
     assert "vllm:kv_cache_usage_perc{" in query
     assert "vllm:gpu_cache_usage_perc{" in query
@@ -126,7 +126,7 @@ def test_the_fallback_is_never_without_a_replica() -> None:
     assert "must be at least 1 replica" in refusal(written(("fallback.replicas", 0)))
 
 
-def test_only_without_any_pod_is_a_missing_metric_zero() -> None:
+def test_a_missing_metric_counts_as_zero_only_without_pods() -> None:
     sleeping, awake = (values.scaling_query(scaled(*c, of=VLLM)) for c in ((), AWAKE))
     of = 'namespace="ai",deployment="llm"'
     assert sleeping == f"({awake}) or sum(kube_deployment_status_replicas{{{of}}} == 0)"
@@ -136,7 +136,7 @@ def test_only_without_any_pod_is_a_missing_metric_zero() -> None:
 AWAKE = (("min", 1), ("wake", None), ("cooldown", None))
 
 
-def test_a_sleeping_workload_is_woken_by_something_outside_and_by_one_replica() -> None:
+def test_the_wake_query_requests_one_replica() -> None:
     waiting, wake = told(of=VLLM)["triggers"]
     assert waiting["name"] == "requests-waiting"
     assert wake["metadata"]["query"] == (
@@ -147,7 +147,7 @@ def test_a_sleeping_workload_is_woken_by_something_outside_and_by_one_replica() 
     assert "cooldownPeriod" not in told()
 
 
-def test_the_pace_is_kubernetes_own_unless_it_is_stated() -> None:
+def test_the_default_pace_is_that_of_kubernetes() -> None:
     config = told()["advanced"]["horizontalPodAutoscalerConfig"]
     assert config["behavior"] == {
         "scaleUp": {"stabilizationWindowSeconds": 0},
@@ -165,7 +165,7 @@ def test_the_pace_is_kubernetes_own_unless_it_is_stated() -> None:
     }
 
 
-def test_it_is_made_with_its_fewest_replicas_and_an_update_adds_no_pod() -> None:
+def test_a_scaled_workload_starts_with_its_minimum_and_an_update_adds_no_pod() -> None:
     ((_, objects),) = values.workloads_of(planned(written(("min", 3))))
     made = objects.deployment["spec"]
     assert made["replicas"] == 3
@@ -174,13 +174,13 @@ def test_it_is_made_with_its_fewest_replicas_and_an_update_adds_no_pod() -> None
     assert objects.update_minutes == 7 * objects.start_minutes
 
 
-def test_partitions_are_as_many_as_the_pools_most_nodes_have() -> None:
+def test_max_partitions_counts_the_pools_maximum_of_nodes() -> None:
     assert scaling(("max", "partitions")).max == 7
     assert scaling(("max", None)).max == 7
     assert scaling(of=VLLM).max == 16
 
 
-def test_partitions_are_those_that_other_workloads_leave() -> None:
+def test_max_partitions_leaves_out_partitions_of_other_workloads() -> None:
     raw = written(("max", "partitions"))
     other = {k: v for k, v in raw["workloads"][0].items() if k != "autoscaling"}
     raw["workloads"].append(other | {"name": "fixed", "replicas": 2})
@@ -193,20 +193,20 @@ def test_partitions_are_those_that_other_workloads_leave() -> None:
     assert (second.wanted, third.wanted) == (7, 7)
 
 
-def test_two_workloads_cannot_both_take_what_is_left() -> None:
+def test_only_one_workload_of_a_pool_can_have_max_partitions() -> None:
     raw = written(("max", "partitions"))
     raw["workloads"].append(raw["workloads"][0] | {"name": "second"})
     said = refusal(raw)
     assert "workloads[0].autoscaling.max: second takes all partitions that are left too" in said
 
 
-def test_more_than_the_partitions_hold_is_refused_with_their_number() -> None:
+def test_max_beyond_the_partitions_is_refused_with_their_number() -> None:
     said = refusal(written(("max", 8)))
     assert "8 replicas never fit: pool a100-40gb has 7 nvidia.com/mig-1g.5gb" in said
     assert "write 7 or less, or partitions" in said
 
 
-def test_more_than_processors_allow_is_refused_with_their_number() -> None:
+def test_max_beyond_cpu_and_memory_is_refused_with_the_possible_number() -> None:
     raw = stack("vllm")
     raw["pod_autoscaling"] = {"prometheus_url": URL}
     server = {k: v for k, v in raw["workloads"][0].items() if k != "replicas"}
@@ -219,7 +219,7 @@ def test_more_than_processors_allow_is_refused_with_their_number() -> None:
     assert one.most == 6
 
 
-def test_fewest_replicas_beyond_all_partitions_are_refused() -> None:
+def test_min_beyond_all_partitions_is_refused() -> None:
     said = refusal(written(("min", 8), ("max", "partitions")))
     assert "workloads[0].autoscaling.min: 8 replicas are more than the 7 that fit" in said
 
@@ -251,7 +251,7 @@ def test_fewest_replicas_beyond_all_partitions_are_refused() -> None:
         ([("window", "0s")], TRITON, "is not a time: an integer of at least 1"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_contradictory_autoscaling_settings_are_refused(
     changes: list[tuple[str, Any]], of: int, said: str
 ) -> None:
     assert said in refusal(written(*changes, of=of))
@@ -291,7 +291,7 @@ def test_without_a_prometheus_nothing_could_be_scaled() -> None:
     assert planned(raw).pod_autoscaling is None
 
 
-def test_the_prometheus_of_the_stack_is_asked_unless_another_is_stated() -> None:
+def test_keda_queries_the_stacks_prometheus_by_default() -> None:
     raw = written()
     del raw["pod_autoscaling"]
     raw["monitoring"] = {"prometheus": "stack"}
@@ -329,12 +329,12 @@ def test_a_window_without_two_samples_is_refused() -> None:
     assert "write 64s or more" in said
 
 
-def test_keda_is_not_made_where_nothing_is_scaled() -> None:
+def test_keda_is_not_installed_without_autoscaled_workloads() -> None:
     raw = written(("..autoscaling", None))
     assert planned(raw).pod_autoscaling is None
 
 
-def test_keda_may_only_what_it_needs() -> None:
+def test_keda_has_only_the_rights_that_it_needs() -> None:
     made = values.keda_values(planned(FLEET))
     assert made["watchNamespace"] == "ai,default"
     assert made["permissions"]["operator"]["restrict"]["secret"] is True
@@ -360,7 +360,7 @@ def test_an_oci_chart_is_one_address() -> None:
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_the_program_makes_keda_and_then_what_it_scales(
+def test_the_program_creates_keda_before_the_scaled_objects(
     existing: bool, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(existing_cluster, "provider", lambda *_: k8s.Provider("kubernetes"))

@@ -42,11 +42,11 @@ def readable() -> Iterator[tuple[str, str]]:
             yield from ((group, kind) for kind in rule["resources"])
 
 
-def test_it_reads_and_does_nothing_else() -> None:
+def test_the_preview_role_has_only_reading_verbs() -> None:
     assert {verb for rule in rules() for verb in rule["verbs"]} == {"get", "list"}
 
 
-def test_it_reads_no_secret_and_names_whatever_it_reads() -> None:
+def test_the_preview_role_reads_no_secret_and_has_no_wildcard() -> None:
     named = {kind for _, kind in readable()}
     assert not named & {"secrets", "*", "pods/exec", "pods/log", "serviceaccounts/token"}
     assert not [kind for kind in named if "/" in kind]
@@ -71,7 +71,7 @@ def plural(kind: str) -> str:
     return PLURALS.get(kind, f"{kind.lower()}s")
 
 
-def test_it_reads_every_object_that_the_program_makes_and_no_other() -> None:
+def test_the_preview_role_reads_exactly_the_objects_of_the_program() -> None:
     made = {
         (m.type.removeprefix("kubernetes:").partition("/")[0], plural(m.type.rpartition(":")[2]))
         for fleet in every_fleet()

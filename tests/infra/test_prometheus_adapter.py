@@ -58,7 +58,7 @@ def test_the_autoscaler_is_s4s_from_1_to_7_at_50_microseconds_a_pod() -> None:  
     }
 
 
-def test_it_has_one_rule_of_the_queue_metric_of_the_workloads_pods() -> None:  # S4-33 to -37
+def test_the_adapter_has_one_rule_per_scaled_workload() -> None:  # S4-33 to -37
     (rule,) = yaml.safe_load(only("ConfigMap")["data"]["config.yaml"])["rules"]
     assert rule["seriesQuery"].startswith('nv_inference_queue_duration_us{namespace="default",pod=')
     assert rule["resources"]["overrides"] == {
@@ -91,7 +91,7 @@ def test_a_change_of_a_rule_is_another_config_map_and_another_pod() -> None:
     assert volume["configMap"]["name"] == only("ConfigMap")["metadata"]["name"]
 
 
-def test_no_role_has_more_rights_than_it_takes() -> None:  # S4-32
+def test_the_adapters_roles_have_only_the_rights_that_it_needs() -> None:  # S4-32
     """existing-a100-t4 bound cluster-admin to all service accounts of the cluster."""
     bound = [one for one in objects() if one["kind"].endswith("Binding")]
     roles = {one["metadata"]["name"]: one["rules"] for one in objects() if "rules" in one}
@@ -116,7 +116,7 @@ def test_no_role_has_more_rights_than_it_takes() -> None:  # S4-32
     assert {subject["kind"] for subject in subjects} == {"ServiceAccount"}
 
 
-def test_it_is_started_as_in_s4_with_a_certificate_that_is_verified() -> None:  # S4-38 to -42
+def test_the_adapter_starts_with_a_verified_certificate() -> None:  # S4-38 to -42
     made = only("Deployment")["spec"]
     (container,) = made["template"]["spec"]["containers"]
     assert made["replicas"] == 1
@@ -151,7 +151,7 @@ def test_it_is_started_as_in_s4_with_a_certificate_that_is_verified() -> None:  
         ({"fallback": {"failures": 2}}, "is KEDA's: without an answer"),
     ],
 )
-def test_what_kubernetes_own_autoscaler_cannot_is_refused(
+def test_settings_that_a_horizontal_pod_autoscaler_lacks_are_refused(
     changes: dict[str, Any], said: str
 ) -> None:
     assert said in refusal(**changes)
@@ -171,7 +171,7 @@ def test_a_query_of_all_pods_is_not_a_metric_of_pods() -> None:
     assert '__name__=~"vllm:(kv|gpu)_cache_usage_perc",<<.LabelMatchers>>' in metric.query
 
 
-def test_the_program_makes_each_object_once_as_it_is_rendered(
+def test_the_program_creates_each_object_of_the_adapter_once(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(existing_cluster, "provider", lambda *_: k8s.Provider("kubernetes"))
@@ -190,7 +190,7 @@ def test_the_program_makes_each_object_once_as_it_is_rendered(
     assert not any(m.inputs.get("chart") == "keda" for m in made)
 
 
-def test_keda_in_its_place_is_shown_as_a_change() -> None:
+def test_replacing_the_adapter_by_keda_is_shown_as_a_change() -> None:
     raw = copy.deepcopy(FLEET) | {"pod_autoscaling": {"by": "keda"}}
     (change,) = plan.compare(planned(FLEET), planned(raw)).fleet
     assert change.rule.field == "pod_autoscaling"
@@ -214,7 +214,7 @@ def of_the_cluster() -> dict[str, Any]:
     return raw
 
 
-def test_beside_the_clusters_own_adapter_only_the_autoscaler_is_made(
+def test_with_an_existing_adapter_only_the_autoscaler_is_created(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(existing_cluster, "provider", lambda *_: k8s.Provider("kubernetes"))

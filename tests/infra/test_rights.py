@@ -79,7 +79,7 @@ def test_every_resource_type_of_the_program_has_rights_and_no_other_has(
     assert made == {need.type for need in values.rights(stack(name))}
 
 
-def test_what_the_program_asks_of_eks_is_listed_where_a_pool_is_autoscaled() -> None:
+def test_an_autoscaled_pool_needs_the_rights_of_its_eks_calls() -> None:
     asked = {"eks:ListClusters", "eks:ListNodegroups"}
     assert not asked & actions(values.aws_policy(eks()))
     assert asked <= actions(values.aws_policy(eks(min=0, max=2)))
@@ -92,7 +92,7 @@ def test_node_groups_with_tags_need_a_right_of_their_own() -> None:
     assert "eks:TagResource" in actions(values.aws_policy(autoscaled))
 
 
-def test_tags_of_all_that_a_stack_makes_need_rights_that_nothing_else_needs() -> None:
+def test_cluster_tags_need_rights_that_nothing_else_needs() -> None:
     plain, policy = values.aws_policy(eks()), values.aws_policy(eks(more={"tags": {"owner": "ml"}}))
     assert actions(policy) - actions(plain) == {"eks:TagResource", "iam:TagRole"}
     tag = statement(policy, "eks:TagResource")["Resource"]
@@ -109,7 +109,7 @@ def test_tags_of_all_that_a_stack_makes_need_rights_that_nothing_else_needs() ->
         assert {(right, "create"), (right, "update")} <= needs
 
 
-def test_a_launch_template_needs_rights_of_its_own_and_for_nothing_else() -> None:
+def test_a_launch_template_needs_rights_limited_to_launch_templates() -> None:
     plain, policy = values.aws_policy(eks()), values.aws_policy(eks(pool=TEMPLATED))
     more = actions(policy) - actions(plain)
     assert more == {
@@ -130,7 +130,7 @@ def test_a_launch_template_needs_rights_of_its_own_and_for_nothing_else() -> Non
     assert new["Condition"]["StringLike"] == {"aws:RequestTag/Name": ["c", "c-us-west-2?"]}
 
 
-def test_only_the_access_policies_of_the_file_can_be_given() -> None:
+def test_only_access_policies_of_the_file_can_be_associated() -> None:
     named = {"principal": "arn:aws:iam::111122223333:role/ml"}
     view = {**named, "policies": [{"name": "AmazonEKSViewPolicy"}]}
     grouped = values.aws_policy(eks(more={"access": {"entries": [{**named, "groups": ["ml"]}]}}))
@@ -147,7 +147,7 @@ def test_only_the_access_policies_of_the_file_can_be_given() -> None:
     assert "Access" not in json.dumps(values.aws_policy(eks()))
 
 
-def test_roles_of_pods_can_be_handed_on_and_nothing_else_be_done_with_them() -> None:
+def test_roles_of_pods_can_be_passed_and_not_changed() -> None:
     trainer = {"namespace": "a", "service_account": "b", "role": f"{ROLE}/trainer"}
     policy = values.aws_policy(eks(more={"pod_identities": [trainer]}))
     naming = [one for one in policy["Statement"] if f"{ROLE}/trainer" in one["Resource"]]
@@ -174,7 +174,7 @@ def test_the_policy_names_the_roles_and_policies_of_the_program(record: Record) 
 
 @pytest.mark.parametrize("zones", [["us-west-2a", "us-west-2b"], ["usw2-az1", "usw2-az2"]])
 @pytest.mark.parametrize(("network", "of_zone"), [("public", 1), ("private", 2)])
-def test_everything_with_tags_is_created_with_a_name_that_the_policy_knows(
+def test_every_tagged_resource_has_a_name_that_the_policy_allows(
     record: Record, zones: list[str], network: str, of_zone: int
 ) -> None:
     raw = {
@@ -205,12 +205,12 @@ def test_the_condition_of_the_google_role_allows_the_one_role_that_the_program_g
     ("region", "partition"),
     [("us-west-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
 )
-def test_every_arn_is_of_the_partition_of_the_region(region: str, partition: str) -> None:
+def test_every_arn_has_the_partition_of_the_region(region: str, partition: str) -> None:
     text = json.dumps(values.aws_policy(eks(region)))
     assert text.count("arn:") == text.count(f"arn:{partition}:") > 0
 
 
-def test_only_what_aws_limits_by_no_resource_is_allowed_on_all() -> None:
+def test_only_actions_without_resource_level_permissions_are_allowed_on_all_resources() -> None:
     policy = values.aws_policy(eks(min=0, max=2))
     unlimited = [one for one in policy["Statement"] if one["Resource"] == "*"]
     assert {a for one in unlimited for a in one["Action"]} == {
@@ -230,7 +230,7 @@ def test_only_what_aws_limits_by_no_resource_is_allowed_on_all() -> None:
     )
 
 
-def test_what_exists_in_the_account_can_be_changed_only_with_the_name_of_the_stack() -> None:
+def test_only_resources_with_the_stacks_name_can_be_changed() -> None:
     """A new resource by the name it is given, an old one by the name it has."""
     for one in values.aws_policy(eks())["Statement"]:
         if not {"ec2:DeleteVpc", "ec2:CreateSubnet"} & {*one["Action"]}:
@@ -240,7 +240,7 @@ def test_what_exists_in_the_account_can_be_changed_only_with_the_name_of_the_sta
         assert [*condition[1].values()] == [["c", "c-us-west-2?"]]
 
 
-def test_of_the_longest_name_the_policy_is_within_the_quota() -> None:
+def test_the_policy_of_a_stack_with_the_longest_name_is_within_the_quota() -> None:
     """6,144 characters without white space, of a managed policy; with an autoscaler, and so with a
     boundary in its conditions, 10,240, of a role's inline policies (IAM quotas).
     """
@@ -250,7 +250,7 @@ def test_of_the_longest_name_the_policy_is_within_the_quota() -> None:
         assert len(json.dumps(values.aws_policy(fleet), separators=(",", ":"))) <= most
 
 
-def test_the_roles_of_pods_are_passed_only_where_there_are_some() -> None:
+def test_roles_are_passed_to_pods_only_if_the_stack_has_such_roles() -> None:
     fleet = eks(min=0, max=2)
     for one, services in (
         (fleet, "eks.amazonaws.com"),
@@ -286,7 +286,7 @@ def test_a_preview_may_change_nothing() -> None:
         assert right.rpartition(".")[2] in ("get", "list", "getIamPolicy"), right
 
 
-def test_every_right_has_a_source_and_every_one_behind_a_call_a_reason() -> None:
+def test_every_right_has_a_source_and_every_right_behind_a_call_a_reason() -> None:
     for known in (catalog.aws_rights(), catalog.google_rights()):
         for resource in known.resources.values():
             assert resource.source
@@ -317,7 +317,7 @@ def test_every_action_of_aws_is_an_operation_of_its_api() -> None:
         assert operation in aws_models.loader().load_service_model(of, "service-2")["operations"]
 
 
-def test_every_method_of_google_is_one_of_its_api() -> None:
+def test_every_google_method_is_in_its_api() -> None:
     for call in catalog.google_rights().methods:
         service, _, method = call.partition(" ")
         assert google_models.find_method(service, method)
@@ -387,6 +387,6 @@ def test_the_comparison_finds_a_right_that_nothing_used() -> None:
     assert not [t for t in differences(eks(), [CREATE]) if t.startswith("eks:CreateCluster is")]
 
 
-def test_operations_are_those_of_a_provider() -> None:
+def test_operations_are_the_operations_of_a_pulumi_provider() -> None:
     operations: Sequence[Operation] = catalog.OPERATIONS
     assert tuple(operations) == ("create", "read", "update", "delete")

@@ -82,20 +82,22 @@ def test_an_idle_server_has_no_queue(promtool: Path, tmp_path: Path) -> None:
     assert answer(promtool, tmp_path, values.scaling_query(scaled()), series) == 0
 
 
-def test_a_server_whose_metrics_are_not_read_has_no_answer(promtool: Path, tmp_path: Path) -> None:
+def test_a_server_that_is_not_scraped_has_no_value(promtool: Path, tmp_path: Path) -> None:
     query = values.scaling_query(scaled())
     assert answer(promtool, tmp_path, query, {}) is None
     gone = queue(POD_A, waited_us="0+9000x10 stale", answered="0+9x10 stale")
     assert answer(promtool, tmp_path, query, gone) is None
 
 
-def test_a_restart_is_no_negative_time(promtool: Path, tmp_path: Path) -> None:
+def test_a_restart_gives_no_negative_time(promtool: Path, tmp_path: Path) -> None:
     series = queue(POD_A, waited_us="0+10000x28 0+10000x32", answered="0+10x28 0+10x32")
     found = answer(promtool, tmp_path, values.scaling_query(scaled()), series)
     assert found == pytest.approx(1000)
 
 
-def test_a_single_slow_request_is_taken_for_less(promtool: Path, tmp_path: Path) -> None:
+def test_a_single_slow_request_counts_for_less_than_its_time(
+    promtool: Path, tmp_path: Path
+) -> None:
     """One in 30 s: below the tenth of a request a second that it is divided by at least."""
     series = queue(POD_A, waited_us="0x28 90000x32", answered="0x28 1x32")
     found = answer(promtool, tmp_path, values.scaling_query(scaled()), series)
@@ -132,9 +134,7 @@ def test_requests_that_wait_add_nothing_while_others_are_answered(
     assert answer(promtool, tmp_path, query, {**series, **pending("9x60")}) == 1000
 
 
-def test_requests_that_wait_are_no_answer_where_the_counters_are_not_known(
-    promtool: Path, tmp_path: Path
-) -> None:
+def test_pending_requests_without_counters_give_no_value(promtool: Path, tmp_path: Path) -> None:
     query = values.scaling_query(scaled())
     assert answer(promtool, tmp_path, query, pending("9x60")) is None
 
@@ -155,7 +155,7 @@ def test_other_models_and_other_workloads_do_not_count(promtool: Path, tmp_path:
     assert answer(promtool, tmp_path, every, series) == pytest.approx((10000 + 990000) / 20)
 
 
-def test_pods_of_a_long_name_have_no_dash_before_their_own(promtool: Path, tmp_path: Path) -> None:
+def test_pods_of_a_deployment_with_a_long_name_are_matched(promtool: Path, tmp_path: Path) -> None:
     name = "a" * 52
     pod = f'namespace="default",pod="{name}-7d9c5abcde"'
     query = values.scaling_query(scaled(("..name", name)))
@@ -184,7 +184,7 @@ def test_memory_in_use_is_in_percent_under_either_name(
     assert answer(promtool, tmp_path, query, series) == pytest.approx(75)
 
 
-def test_a_workload_that_sleeps_has_no_queue_and_one_that_is_blind_no_answer(
+def test_a_sleeping_workload_has_an_empty_queue_and_one_without_metrics_no_value(
     promtool: Path, tmp_path: Path
 ) -> None:
     """That Prometheus knows of no pod is no sign that there is none: it may have lost them."""
@@ -200,7 +200,7 @@ def test_a_workload_that_sleeps_has_no_queue_and_one_that_is_blind_no_answer(
 
 
 @pytest.mark.parametrize(("asked", "wakes"), [("0x60", 0), ("7x60", 1)])
-def test_what_wakes_is_one_or_nothing(
+def test_the_waking_query_is_one_or_zero(
     asked: str, wakes: int, promtool: Path, tmp_path: Path
 ) -> None:
     query = values.waking_query("sum(gateway_requests)")

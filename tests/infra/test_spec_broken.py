@@ -120,7 +120,7 @@ GENERATED = [
 ]
 
 
-def test_there_are_more_than_two_hundred() -> None:
+def test_there_are_more_than_two_hundred_broken_files() -> None:
     assert len(GENERATED) > 200
 
 

@@ -68,7 +68,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize("value", ["10.0.0.0/16", "0.0.0.0/0", "10.1.2.3/32", "fd00::/8", "::/0"])
-def test_a_range_of_addresses(value: str) -> None:
+def test_valid_ranges_of_addresses_are_accepted(value: str) -> None:
     assert Cidr().check(value) == value
 
 
@@ -84,7 +84,7 @@ def test_a_range_of_addresses(value: str) -> None:
         ("", "10.0.0.0/16"),
     ],
 )
-def test_what_is_no_range_of_addresses_is_refused_with_what_was_meant(
+def test_an_invalid_range_of_addresses_is_refused_with_the_closest_valid_one(
     value: str, instead: str
 ) -> None:
     with pytest.raises(ConstraintError, match="is not a range of addresses") as refused:

@@ -163,7 +163,7 @@ def test_the_metrics_file_can_be_read_by_the_exporter() -> None:
         ({"chart_path": "charts/x.tgz"}, ("charts/x.tgz", None)),
     ],
 )
-def test_where_the_chart_comes_from(
+def test_the_operator_chart_comes_from_a_repository_a_registry_or_a_file(
     written: dict[str, Any], chart_and_repository: tuple[str, str | None]
 ) -> None:
     assert values.chart_of(spec.GpuOperator(**written)) == chart_and_repository
@@ -229,7 +229,7 @@ def words_only(data: Any) -> bool:
     return True
 
 
-def test_a_kubeconfig_has_no_secret_and_asks_the_clouds_own_command() -> None:
+def test_a_kubeconfig_has_no_secret_and_runs_the_clouds_own_command() -> None:
     config = values.kubeconfig(
         cluster="c",
         server="https://h",
@@ -315,7 +315,7 @@ OBEYS_MOUNTS = [
 ]
 
 
-def test_with_lists_by_mount_and_cdi_only_the_toolkit_changes() -> None:
+def test_device_list_by_mounts_with_cdi_changes_only_the_toolkit() -> None:
     """The plugin's mounts name partitions, which the operator's CDI specification does not have."""
     made = _by_mounts("byo")
     assert made["toolkit"] == {"enabled": True, "env": OBEYS_MOUNTS}
@@ -324,7 +324,7 @@ def test_with_lists_by_mount_and_cdi_only_the_toolkit_changes() -> None:
     assert made == {**without, "toolkit": made["toolkit"]}
 
 
-def test_with_lists_by_mount_and_without_cdi_the_plugin_allocates_by_mounts() -> None:
+def test_device_list_by_mounts_without_cdi_makes_the_plugin_allocate_by_mounts() -> None:
     made = _by_mounts("byo", cdi=False)
     assert made["toolkit"] == {"enabled": True, "env": OBEYS_MOUNTS}
     assert made["devicePlugin"]["env"] == [
@@ -332,6 +332,6 @@ def test_with_lists_by_mount_and_without_cdi_the_plugin_allocates_by_mounts() ->
     ]
 
 
-def test_lists_by_mount_keep_what_gke_needs_of_the_toolkit() -> None:
+def test_device_list_by_mounts_keeps_the_toolkit_settings_for_gke() -> None:
     made = _by_mounts("gke")["toolkit"]
     assert made["env"] == [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}, *OBEYS_MOUNTS]

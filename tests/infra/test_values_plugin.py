@@ -45,7 +45,7 @@ def fleets() -> list[plan.FleetPlan]:
     return [plan.read(json.dumps(raw), spec.Source("test", raw)) for raw in raws]
 
 
-def test_nvidias_plugin_reads_what_was_meant(
+def test_nvidias_plugin_parses_each_config_as_planned(
     cross_check: Callable[..., str], tmp_path: Path
 ) -> None:
     meant: dict[str, plan.PoolPlan] = {}
@@ -76,7 +76,7 @@ def test_nvidias_plugin_reads_what_was_meant(
         )
 
 
-def test_nodes_that_share_nothing_have_a_config_too(
+def test_nodes_without_sharing_have_a_config_too(
     cross_check: Callable[..., str], tmp_path: Path
 ) -> None:
     raw = yaml.safe_load(SINGLE)

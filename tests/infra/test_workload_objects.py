@@ -82,7 +82,7 @@ def test_s0_takes_its_tokens_from_a_secret_by_name() -> None:  # S0-40
     assert not any(made["kind"] == "Secret" for made in objects().all)
 
 
-def test_s0_is_asked_every_twenty_seconds_once_it_has_started() -> None:  # S0-47
+def test_s0_is_probed_every_twenty_seconds_once_started() -> None:  # S0-47
     for probe in ("readinessProbe", "livenessProbe"):
         asked = container()[probe]
         assert asked["httpGet"] == {"path": "/health", "port": "http"}
@@ -102,7 +102,7 @@ def test_the_start_up_budget_is_what_the_file_says_and_nothing_ends_the_server_b
     assert objects(("replicas", 0)).update_minutes == made.start_minutes
 
 
-def test_s0_asks_for_a_partition_as_gke_names_it() -> None:  # S0-49, -50
+def test_s0_requests_a_partition_by_gkes_resource_name() -> None:  # S0-49, -50
     assert container()["resources"] == {
         "requests": {"cpu": "10", "memory": "30Gi", "nvidia.com/gpu": "1"},
         "limits": {"cpu": "24", "memory": "100Gi", "nvidia.com/gpu": "1"},
@@ -165,7 +165,7 @@ def test_replicas_share_one_volume_and_its_claim_is_the_workloads_own() -> None:
     assert home.startswith(mount["mountPath"] + "/")
 
 
-def test_a_claim_that_exists_is_mounted_and_not_made() -> None:
+def test_an_existing_claim_is_mounted_and_not_created() -> None:
     assert not any(o["kind"] == "PersistentVolumeClaim" for o in objects(of=1).all)
     assert {"name": "cache", "persistentVolumeClaim": {"claimName": "models"}} in pod(of=1)[
         "volumes"
@@ -211,12 +211,12 @@ def test_a_service_keeps_its_annotations_where_it_is_not_awaited() -> None:
     }
 
 
-def test_a_variable_of_the_file_takes_the_place_of_slicewrights_own() -> None:
+def test_a_variable_of_the_file_overrides_slicewrights_own() -> None:
     env = [e for e in container(("env", {"HF_HOME": "/x"}))["env"] if e["name"] == "HF_HOME"]
     assert env == [{"name": "HF_HOME", "value": "/x"}]
 
 
-def test_a_namespace_is_made_once_and_only_where_the_file_does_not_say_it_is_there() -> None:
+def test_a_namespace_is_created_once_unless_the_file_says_it_exists() -> None:
     raw = written()
     raw["workloads"].append(raw["workloads"][0] | {"name": "second"})
     assert len(values.workload_namespaces(planned(raw))) == 1
@@ -225,7 +225,7 @@ def test_a_namespace_is_made_once_and_only_where_the_file_does_not_say_it_is_the
 
 
 @pytest.mark.parametrize("name", ["vllm", "triton", "container"])
-def test_the_program_makes_each_object_once_as_it_is_rendered(
+def test_the_program_creates_each_workload_object_once(
     name: str, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(existing_cluster, "provider", lambda *_: k8s.Provider("kubernetes"))
@@ -336,7 +336,7 @@ def test_s4_asks_for_one_device_and_its_service_has_three_ports() -> None:  # S4
     }
 
 
-def test_a_container_is_as_the_file_says() -> None:
+def test_a_container_workload_has_the_settings_of_the_file() -> None:
     server = container(stack=CONTAINER)
     assert "command" not in server
     assert server["args"] == ["--model-id=BAAI/bge-large-en-v1.5", "--port=8080"]

@@ -65,7 +65,7 @@ def test_of_the_names_in_the_state_those_that_pools_use_are_kept(
 @pytest.mark.parametrize(
     ("stack", "preview", "pools", "said"),
     [
-        ("gke-h100", {"resources": [POOL]}, ["a100"], "the stack has no pool a100; it has h100-"),
+        ("gke-h100", {"resources": [POOL]}, ["a100"], "the stack has no pool a100, only h100-"),
         ("gke-h100", {"resources": [POOL]}, ["system"], "the preview does not create pool system"),
         ("gke-h100", {"resources": [CLUSTER]}, [], "the preview creates none of the stack's pools"),
         ("gke-h100", {"nameTable": {}}, [], "it has no list `resources`"),

@@ -130,7 +130,7 @@ def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer) -> Checked[N
         if driver.version in issue.drivers and concerned:
             yield refuse(
                 driver.key,
-                f"driver {driver.version} {issue.what} ({gpu.name} of pool {pool})",
+                f"driver {driver.version} {issue.defect} ({gpu.name} of pool {pool})",
                 "choose a newer one",
                 issue.source,
             )

@@ -114,7 +114,7 @@ def _coerce_to_mapping(actual: Any, annotation: Any) -> _Coerced:
 
 
 def _is_valid(value: Any, annotation: Any) -> bool:
-    """Whether a value of the right type meets the constraints. A number is not a valid name."""
+    """True if a value of the right type meets the constraints. A number is not a valid name."""
     for constraint in constraints_of(annotation, IntRange, Pattern, DnsLabel):
         try:
             constraint.check(value)

@@ -66,7 +66,7 @@ def recover(text: str, source: Source) -> RecoveredFleet:
 
 
 class _Draft:
-    """A copy of the file to which fixes are applied."""
+    """A copy of the file that receives fixes."""
 
     def __init__(self, source: Source) -> None:
         self.source = dataclasses.replace(source, raw=copy.deepcopy(source.raw))

@@ -97,7 +97,7 @@ def _deepest(text: str) -> int:
 
 
 def has_own_tag(node: yaml.Node) -> bool:
-    """Whether a list or mapping has a tag in the file."""
+    """True if a list or mapping has a tag in the file."""
     return not isinstance(node, yaml.ScalarNode) and node.tag != _TAGS[type(node)]
 
 

@@ -25,8 +25,8 @@ AdminGroup = Annotated[
 
 
 class PodGuard(SpecModel):
-    """An admission policy for pods: no pod of a tenant reaches GPUs before they are verified, or
-    GPUs that it has not requested.
+    """An admission policy for pods of tenants: they can use only GPUs that they requested, and only
+    after the GPUs are verified.
     """
 
     exempt_namespaces: tuple[NamespaceName, ...] = ()

@@ -69,15 +69,17 @@ class Pace(SpecModel):
     """How fast replicas change in one direction."""
 
     stabilization: Pause | None = None
-    """How long the change must be due. By default 0s for more replicas and 5m for fewer."""
+    """How long the metric must call for the change before it happens. By default 0s for more
+    replicas and 5m for fewer.
+    """
     replicas: SomeReplicas | None = None
     """Maximum change within `per`. By default unlimited."""
     per: Window = "1m"
 
 
 class Fallback(SpecModel):
-    """The number of replicas if Prometheus does not answer. For KEDA. Without a fallback, nothing
-    changes then.
+    """The number of replicas while Prometheus does not answer, for KEDA. Without a fallback, the
+    number stays unchanged.
     """
 
     failures: Annotated[int, IntRange(minimum=1, maximum=100, unit="failure", source=_KEDA)] = 3
@@ -91,21 +93,21 @@ class Fallback(SpecModel):
 
 
 class Autoscaling(SpecModel):
-    """Replicas between `min` and `max`, by a metric."""
+    """Scales the replicas between `min` and `max` by a metric."""
 
     min: Replicas = 1
-    """0 needs `wake`."""
+    """Fewest replicas. 0 needs `wake`."""
     max: Annotated[
         Annotated[SomeReplicas, Tag("number")] | Annotated[Literal["partitions"], Tag("word")],
         Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
     ] = "partitions"
-    """`partitions`: the number of partitions on the pool's maximum of nodes, less the partitions of
-    all other workloads.
+    """Most replicas. `partitions`: as many as the partitions of the pool at its maximum size, minus
+    those of all other workloads.
     """
     metric: Literal["queue-time", "requests-waiting", "cache-usage", "query"]
-    """`queue-time` (Triton): mean waiting time of a request. `requests-waiting` (vLLM): waiting
-    requests per replica. `cache-usage` (vLLM): percent of the memory for contexts, mean of the
-    replicas. `query`: the result of `query`.
+    """`queue-time` (Triton): mean time of a request in the queue. `requests-waiting` (vLLM):
+    waiting requests per replica. `cache-usage` (vLLM): usage of the KV cache in percent, averaged
+    over the replicas. `query`: the result of `query`.
     """
     target: Annotated[
         Annotated[Duration, Tag("duration")]
@@ -133,8 +135,8 @@ class Autoscaling(SpecModel):
     window: Window = "1m"
     """Time over which the metric is averaged."""
     wake: Query | None = None
-    """PromQL for `min: 0`, with a single value from outside the pods, such as a gateway's requests.
-    While the value is above 0, at least one replica runs.
+    """PromQL for `min: 0`, with a single value that does not come from the pods, such as a
+    gateway's requests. While the value is above 0, at least one replica runs.
     """
     cooldown: Pause = "5m"
     """Idle time before the last replica is removed, for `min: 0`."""
@@ -180,8 +182,8 @@ class Keda(SpecModel):
 
 
 class PrometheusAdapter(SpecModel):
-    """prometheus-adapter with a HorizontalPodAutoscaler for each workload. Its project has ended.
-    It is for clusters that may not have KEDA, and needs cert-manager for its certificate.
+    """prometheus-adapter with a HorizontalPodAutoscaler for each workload, for clusters that may
+    not have KEDA. Its project is no longer maintained. It needs cert-manager for its certificate.
     """
 
     by: Literal["prometheus-adapter"]

@@ -64,6 +64,6 @@ class ContainerWorkload(Served):
     gpus: GpuCount = 1
     """GPUs of a replica. More than 1 only on whole GPUs."""
     gpu_memory: Memory | None = None
-    """Memory of a replica on each of its GPUs or its partition. None: not compared."""
+    """Memory that a replica needs on each of its GPUs, or on its partition. None: not checked."""
     cache: Volume | None = None
     """A volume at /cache."""

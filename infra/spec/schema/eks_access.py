@@ -53,7 +53,7 @@ class AccessPolicy(SpecModel):
         "AmazonEKSViewPolicy",
     ]
     namespaces: tuple[_Namespace, ...] = ()
-    """Namespaces of the policy. By default the whole cluster."""
+    """Namespaces that the policy covers. By default the whole cluster."""
 
 
 class AccessEntry(SpecModel):

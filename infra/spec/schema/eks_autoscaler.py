@@ -17,7 +17,7 @@ _Minutes = Annotated[
         minimum=1,
         maximum=1440,
         unit="minute",
-        why_maximum="a GPU node that is unused for a day costs a day",
+        why_maximum="an idle GPU node is billed all the time",
         source=_FAQ,
         alternative="scale_down: {enabled: false}",
     ),
@@ -82,7 +82,9 @@ class ClusterAutoscaler(SpecModel):
         ]
         | None
     ) = None
-    """A mirror or a digest. By default registry.k8s.io's release for the cluster's Kubernetes."""
+    """Image, for a mirror or a digest. By default the release at registry.k8s.io for the cluster's
+    Kubernetes version.
+    """
     expander: Literal["least-waste", "least-nodes", "most-pods", "random"] = "least-waste"
     """How to choose among several suitable pools."""
     scale_down: ScaleDown = ScaleDown()
@@ -142,7 +144,7 @@ class Karpenter(SpecModel):
             minimum=1,
             maximum=1440,
             unit="minute",
-            why_maximum="a GPU node that is unused for a day costs a day",
+            why_maximum="an idle GPU node is billed all the time",
             source=_DISRUPTION,
         ),
     ] = 10
@@ -154,7 +156,7 @@ class Karpenter(SpecModel):
                 minimum=1,
                 maximum=10_080,
                 unit="minute",
-                why_maximum="a node that has not been drained in a week never is",
+                why_maximum="a node that is not drained within a week will never be",
                 source=_DISRUPTION,
                 alternative="remove it: then Karpenter waits without a limit",
             ),

@@ -33,8 +33,8 @@ class EksDisk(SpecModel):
         ),
     ] = 100
     encrypted: bool | None = None
-    """Encryption. By default true in a pool with a launch template, in other pools the account's
-    default for new volumes.
+    """Whether the disk is encrypted. The default is true in a pool with a launch template, else the
+    account's default for new volumes.
     """
     kms_key: KmsKeyArn | None = None
     """ARN of the key that encrypts the disk, instead of EBS's default key."""
@@ -99,7 +99,7 @@ class RepairRule(SpecModel):
             minimum=1,
             maximum=1440,
             unit="minute",
-            why_maximum="a node that is not repaired after a day needs an operator",
+            why_maximum="a node that is not repaired after a day needs manual action",
             source=OWN_LIMIT,
         ),
     ]

@@ -83,7 +83,7 @@ class _Fleet(SpecModel):
             minimum=1,
             maximum=240,
             unit="minute",
-            why_maximum="nodes that are not verified after four hours need an operator",
+            why_maximum="nodes that are not verified after four hours need manual action",
             source=OWN_LIMIT,
         ),
     ] = 30
@@ -102,10 +102,10 @@ class _Fleet(SpecModel):
     nvidia.com/mig.config and remove the startup taint.
     """
     pod_guard: PodGuard | None = None
-    """Pods that the API server refuses. None: no pods."""
+    """Admission policy that rejects pods of tenants. None: no pod is rejected."""
     metrics_from: tuple[MetricsSource, ...] = ()
-    """Further readers of the metrics of agents and fleet controller, besides the Prometheus of
-    `monitoring`. By default none.
+    """Other clients that may read the metrics of agents and fleet controller, besides the
+    Prometheus of `monitoring`. By default none.
     """
     monitoring: Monitoring | None = None
     """A Prometheus for the fleet, with alerts and dashboards. None: nothing is created."""
@@ -152,9 +152,9 @@ class EksFleet(_CloudFleet):
 
 
 class OnDestroy(SpecModel):
-    """What happens to a node that leaves its pool: the stack is destroyed, or the pool is removed
-    from the stack file, or it no longer selects the node. Labels, taints and annotations that
-    slicewright added are always removed.
+    """What happens to a node that leaves its pool because the stack is destroyed, the pool is
+    removed from the stack file, or the pool no longer selects the node. Labels, taints and
+    annotations that slicewright added are always removed.
     """
 
     mig_layout: Literal["keep", "disable"] = "keep"

@@ -18,7 +18,7 @@ class Fractional(SpecModel):
     node_policy: Policy = "binpack"
     """`binpack` fills one node first. `spread` distributes over nodes."""
     gpu_policy: Policy = "spread"
-    """The same among the GPUs of a node."""
+    """The same choice among the GPUs of a node."""
     compute_policy: (
         Literal["fixed-share", "guaranteed-burst-share", "native-burst-share"] | None
     ) = None

@@ -41,12 +41,12 @@ _RunHours = Annotated[
 
 class GkeOnDemand(OnDemand):
     max_run_hours: _RunHours | None = None
-    """Time after its creation when the cloud ends each machine. By default never."""
+    """Time from a machine's creation until the cloud ends it. By default unlimited."""
 
 
 class GkeSpot(Spot):
     max_run_hours: _RunHours | None = None
-    """Time after its creation when the cloud ends each machine. By default never."""
+    """Time from a machine's creation until the cloud ends it. By default unlimited."""
 
 
 class GkeReservation(Reservation):
@@ -63,9 +63,9 @@ class GkeReservation(Reservation):
         ]
         | None
     ) = None
-    """Name, or path from `projects/…/reservations/` on if another project shares it, with
-    `/reservationBlocks/…` for a block of it. By default any matching reservation that can be used
-    without its name.
+    """Name of the reservation. If another project shares it, its path, beginning with
+    `projects/…/reservations/`. For a block of it, add `/reservationBlocks/…`. By default any
+    matching reservation that can be used without its name.
     """
     fallback: Literal["on-demand", "none"] | None = None
     """Capacity without a name if no reservation matches: `on-demand` (the default) or `none`."""

@@ -50,7 +50,7 @@ class GkeNetwork(SpecModel):
             source="Compute Engine API, Network.selfLink",
         ),
     ]
-    """Its name, or for a Shared VPC `projects/<host project>/global/networks/<name>`."""
+    """Name of the VPC, or for a Shared VPC `projects/<host project>/global/networks/<name>`."""
     subnet: Annotated[
         str,
         Pattern(
@@ -108,11 +108,15 @@ class GkeControlPlane(SpecModel):
     """Access to the control plane. Missing keys keep GKE's defaults."""
 
     dns_endpoint: bool = False
-    """Reach it by its DNS name, from anywhere that IAM allows. The kubeconfig has that name."""
+    """Open the control plane's DNS name to all clients that IAM allows. The kubeconfig then has
+    that name.
+    """
     private_endpoint: bool = False
-    """Give it no public IP address."""
+    """Give the control plane no public IP address."""
     authorized_networks: tuple[AuthorizedNetwork, ...] | None = None
-    """Networks, besides its nodes, that may use its IP address. `[]`: only its nodes."""
+    """Networks that may use the control plane's IP address, besides the cluster's nodes. `[]`: only
+    the nodes.
+    """
 
 
 class GkeCluster(SpecModel):
@@ -158,7 +162,9 @@ class GkeCluster(SpecModel):
     kms_key: _KmsKey | None = None
     """Key that encrypts the boot disks of all nodes. By default Google's keys."""
     secrets_key: _KmsKey | None = None
-    """Key that encrypts Kubernetes Secrets in the control plane's store, besides Google's keys."""
+    """Key that encrypts Kubernetes Secrets in the control plane's store, in addition to Google's
+    keys.
+    """
     resource_labels: CloudLabels = Field(default_factory=dict)
     """Labels of the cluster for billing. GKE adds them to its nodes and disks, too."""
     existing: bool = False

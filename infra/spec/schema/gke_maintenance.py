@@ -89,7 +89,7 @@ class RecurringMaintenance(SpecModel):
 
 
 class MaintenanceExclusion(SpecModel):
-    """A time without upgrades, even within the window."""
+    """A period without upgrades, even within the maintenance window."""
 
     name: Annotated[
         str, FreeText("a name", "GKE API, maintenanceExclusions", "year-end", "training-run")
@@ -97,7 +97,7 @@ class MaintenanceExclusion(SpecModel):
     start: UtcTime
     end: UtcTime
     scope: Literal["no-upgrades", "no-minor-upgrades", "no-minor-or-node-upgrades"] = "no-upgrades"
-    """Upgrades that do not happen in this time."""
+    """The upgrades that do not happen in this period."""
 
 
 class GkeMaintenance(SpecModel):

@@ -1,4 +1,4 @@
-"""Which metrics and logs of a GKE cluster go to Google Cloud."""
+"""The metrics and logs that a GKE cluster sends to Google Cloud."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LogsComponent = Literal[
 
 
 class GkeMonitoring(SpecModel):
-    """Requests have all components: GKE turns a missing component off."""
+    """GKE turns off every component that is not listed."""
 
     components: tuple[MetricsComponent, ...]
     """Components with metrics in Cloud Monitoring. `[]`: none."""

@@ -96,7 +96,9 @@ class GkePool(CloudPool):
     management: Management = Management()
     upgrade: Upgrade = Surge()
     location_policy: Literal["BALANCED", "ANY"] | None = None
-    """Zones for new nodes: evenly, or by capacity and reservations. By default GKE's choice."""
+    """How new nodes are distributed over the zones: evenly, or by capacity and reservations. By
+    default GKE's choice.
+    """
     placement: Literal["compact"] | None = None
     """`compact`: nodes close together."""
     placement_policy: (

@@ -39,11 +39,13 @@ class Surge(SpecModel):
     max_surge: _Nodes = 0
     """Nodes created beyond the pool's number, which need scarce GPU quota and capacity."""
     max_unavailable: _Nodes = 1
-    """Nodes that are missing at the same time."""
+    """Nodes that may be missing at the same time."""
 
 
 class BlueGreen(SpecModel):
-    """Creates all nodes anew, drains the old nodes in batches, and deletes them at the end."""
+    """Creates a new node for every old one, drains the old nodes in batches, and deletes them at
+    the end.
+    """
 
     mode: Literal["blue-green"] = "blue-green"
     batch_nodes: (

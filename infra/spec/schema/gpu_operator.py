@@ -21,7 +21,7 @@ class ComponentSwitch(SpecModel):
 
 class Toolkit(SpecModel):
     enabled: bool | None = None
-    """Whether it is installed. By default only if the nodes' images lack it: on GKE."""
+    """Whether the toolkit is installed. By default only on GKE, whose node images lack it."""
     version: _Version | None = None
 
 
@@ -77,7 +77,9 @@ class DcgmExporter(SpecModel):
 
 class MigManager(SpecModel):
     with_reboot: bool = True
-    """May reboot a node to change its MIG mode: A100 needs a reset, which clouds refuse."""
+    """Whether mig-manager may reboot a node to change its MIG mode: A100 GPUs need a reset, which
+    clouds refuse.
+    """
     default_config: Literal["all-disabled", ""] = "all-disabled"
     """Layout of nodes without a layout. The chart allows no other value."""
     version: _Version | None = None

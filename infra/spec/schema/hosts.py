@@ -53,7 +53,7 @@ class Wait(SpecModel):
             minimum=1,
             maximum=1440,
             unit="minute",
-            why_maximum="a process that is still running after a day needs an operator",
+            why_maximum="a process that is still running after a day needs manual action",
             source=OWN_LIMIT,
             alternative="in_use: refuse",
         ),

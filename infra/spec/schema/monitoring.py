@@ -52,8 +52,8 @@ class _Monitoring(SpecModel):
             source="Prometheus docs, scrape_interval; samples are stale after 5 minutes",
         ),
     ] = "10s"
-    """Interval for agents, fleet controller and workloads. DCGM is scraped every 30 seconds at
-    most, because its exporter has new values no sooner.
+    """Interval between scrapes of agents, fleet controller and workloads. DCGM's exporter is
+    scraped at most every 30 seconds, because it updates its values no more often.
     """
     alerts: bool = True
     """Alerts, and the recording rules for alerts and dashboards."""

@@ -156,7 +156,9 @@ class _Replicated(SpecModel):
     rename_by_default: bool = False
     """Advertise nvidia.com/gpu.shared, so that pods share a GPU only on request. Not on GKE."""
     fail_requests_greater_than_one: bool = True
-    """Reject pods that request several replicas, which give no more GPU time. Always so on GKE."""
+    """Reject pods that request several replicas: they would get no more GPU time. Always true on
+    GKE.
+    """
 
 
 class TimeSlicing(_Replicated):

@@ -147,7 +147,8 @@ class Served(SpecModel):
     """Name of the Deployment, its Service and its other objects."""
     namespace: NamespaceName = "default"
     create_namespace: bool = True
-    """Whether the stack creates the namespace, for restricted pods only. `default` always exists.
+    """Whether the stack creates the namespace, which then admits restricted pods only. `default`
+    always exists.
     """
     pool: Annotated[str, DnsLabel(54, "Kubernetes docs, labels", "h100")]
     """A pool of `node_pools`: the pods run on its nodes only."""
@@ -156,7 +157,7 @@ class Served(SpecModel):
     replicas: Annotated[
         int, IntRange(minimum=0, maximum=5000, unit="replica", source=OWN_LIMIT)
     ] = 1
-    """Number of replicas. It excludes `autoscaling`, which changes the number."""
+    """Number of replicas. Cannot be combined with `autoscaling`, which changes the number."""
     autoscaling: Autoscaling | None = None
     """None: the number of replicas is fixed."""
     image: Image
@@ -177,7 +178,7 @@ class Served(SpecModel):
             minimum=1,
             maximum=240,
             unit="minute",
-            why_maximum="a server that has not started after four hours needs an operator",
+            why_maximum="a server that has not started after four hours needs manual action",
             source=OWN_LIMIT,
         ),
     ] = 30
@@ -186,7 +187,7 @@ class Served(SpecModel):
         int,
         IntRange(minimum=1, maximum=3600, unit="second", source=OWN_LIMIT),
     ] = 60
-    """How long a pod may take to end."""
+    """How long a pod may take to shut down."""
     max_unavailable: Annotated[
         int, IntRange(minimum=1, maximum=5000, unit="replica", source=OWN_LIMIT)
     ] = 1

@@ -63,6 +63,7 @@ class TritonWorkload(Served):
         Annotated[str, FreeText("the name of a model", _TRITON, "densenet_onnx")], ...
     ] = ()
     gpu_memory: Memory | None = None
-    """Memory of a replica on its GPU or partition, with all models. None: not compared."""
+    """Memory that a replica with all its models needs on its GPU or partition. None: not checked.
+    """
     extra_args: tuple[Argument, ...] = ()
     """Further arguments of tritonserver, except the arguments above."""

@@ -93,7 +93,7 @@ class VllmWorkload(Served):
     """The model's name for clients. By default the name of `model`."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     kv_cache_dtype: Literal["auto", "fp8"] = "auto"
-    """Data type of the context's memory: `auto` is the same as `dtype`."""
+    """Data type of the KV cache: `auto` is the same as `dtype`."""
     max_model_len: (
         Annotated[
             int,

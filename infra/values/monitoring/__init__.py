@@ -9,14 +9,3 @@ from infra.values.monitoring.objects import (
     rule_counts,
     scraped,
 )
-
-__all__ = [
-    "DASHBOARD_COUNT",
-    "OPERATOR_GROUP",
-    "OPERATOR_KINDS",
-    "monitoring_chart",
-    "monitoring_objects",
-    "monitoring_values",
-    "rule_counts",
-    "scraped",
-]

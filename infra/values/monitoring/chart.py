@@ -1,11 +1,11 @@
 """Values of the chart kube-prometheus-stack: Prometheus with its operator, and its rules.
 
 It is small and has few rights: one Prometheus, its operator and kube-state-metrics, which sees the
-few kinds that rules and dashboards ask about. There is no node exporter: its pods would be on GPU
+few kinds that rules and dashboards query. There is no node exporter: its pods would be on GPU
 nodes. There are no webhooks: their jobs may patch webhooks and write Secrets, and the rules are
 tested before. The control plane and the kubelets are not scraped: managed clusters hide the former,
-and nothing here asks for the latter. All keys are in the values.yaml of the chart, or of its part
-kube-state-metrics: Helm ignores unknown ones.
+and nothing here uses metrics of the latter. All keys are in the values.yaml of the chart, or of its
+part kube-state-metrics: Helm ignores unknown keys.
 
 Source: prometheus-community/helm-charts, charts/kube-prometheus-stack.
 """
@@ -29,7 +29,7 @@ NODE_LABELS: Final = (
     f"{DEPLOY_LABEL_PREFIX}device-plugin",
     "nvidia.com/gpu-driver-upgrade-state",
 )
-"""Which become labels of kube_node_labels."""
+"""Labels of nodes that become labels of kube_node_labels."""
 _COLLECTORS: Final = (
     "daemonsets",
     "deployments",
@@ -53,8 +53,8 @@ _EVALUATION_S: Final = 30
 _TIMEOUT_S: Final = 10
 
 
-def monitoring_chart(asked: PrometheusStack) -> ChartAddress:
-    return chart_address(_CHART, asked.repository, asked.chart_path)
+def monitoring_chart(stack: PrometheusStack) -> ChartAddress:
+    return chart_address(_CHART, stack.repository, stack.chart_path)
 
 
 def monitoring_values(fleet: FleetPlan) -> JsonObject:
@@ -62,87 +62,90 @@ def monitoring_values(fleet: FleetPlan) -> JsonObject:
     plan = fleet.monitoring
     assert plan is not None
     assert isinstance(plan.asked, PrometheusStack)
-    asked, placed = plan.asked, placement(fleet)
+    stack, placed = plan.asked, placement(fleet)
     values: JsonObject = {
         "defaultRules": {"create": False},
         **{part: {"enabled": False} for part in _NOT_SCRAPED},
         "nodeExporter": {"enabled": False},
-        "prometheusOperator": {
-            "admissionWebhooks": {"enabled": False},
-            # Its certificate is the webhooks'.
-            "tls": {"enabled": False},
-            "kubeletService": {"enabled": False},
-            # It has rights in all namespaces, which a Prometheus elsewhere must not get.
-            "prometheusInstanceNamespaces": [asked.namespace],
-            "alertmanagerInstanceNamespaces": [asked.namespace],
-            "alertmanagerConfigNamespaces": [asked.namespace],
-            "thanosRulerInstanceNamespaces": [asked.namespace],
-            "resources": _resources("50m", "96Mi", "256Mi"),
-            **placed,
-        },
-        "prometheus": {"prometheusSpec": _prometheus(plan, asked) | placed},
+        "prometheusOperator": _operator(stack) | placed,
+        "prometheus": {"prometheusSpec": _prometheus(plan, stack) | placed},
         "kube-state-metrics": {
             "collectors": list(_COLLECTORS),
             "metricLabelsAllowlist": [f"nodes=[{','.join(NODE_LABELS)}]"],
             "resources": _resources("20m", "64Mi", "256Mi"),
             **placed,
         },
-        # Its image is under the AGPL.
+        # Grafana's image is licensed under the AGPL.
         "grafana": {"enabled": False},
-        "alertmanager": _alertmanager(asked, placed),
+        "alertmanager": _alertmanager(stack, placed),
     }
-    if asked.registry is not None:
-        values["global"] = {"imageRegistry": asked.registry}
-    if asked.image_pull_secrets:
-        pulled = [{"name": name} for name in asked.image_pull_secrets]
-        values.setdefault("global", {})["imagePullSecrets"] = pulled
+    if stack.registry is not None:
+        values["global"] = {"imageRegistry": stack.registry}
+    if stack.image_pull_secrets:
+        secrets = [{"name": name} for name in stack.image_pull_secrets]
+        values.setdefault("global", {})["imagePullSecrets"] = secrets
     return values
 
 
-def _prometheus(plan: MonitoringPlan, asked: PrometheusStack) -> JsonObject:
+def _operator(stack: PrometheusStack) -> JsonObject:
+    return {
+        "admissionWebhooks": {"enabled": False},
+        # The certificate serves the webhooks only.
+        "tls": {"enabled": False},
+        "kubeletService": {"enabled": False},
+        # The operator has rights in all namespaces. A Prometheus elsewhere must not get them.
+        "prometheusInstanceNamespaces": [stack.namespace],
+        "alertmanagerInstanceNamespaces": [stack.namespace],
+        "alertmanagerConfigNamespaces": [stack.namespace],
+        "thanosRulerInstanceNamespaces": [stack.namespace],
+        "resources": _resources("50m", "96Mi", "256Mi"),
+    }
+
+
+def _prometheus(plan: MonitoringPlan, stack: PrometheusStack) -> JsonObject:
     spec: JsonObject = {
         "replicas": 1,
         "scrapeInterval": f"{plan.interval_s}s",
         # Prometheus refuses a timeout that is longer than the interval.
         "scrapeTimeout": f"{min(_TIMEOUT_S, plan.interval_s)}s",
         "evaluationInterval": f"{min(_EVALUATION_S, plan.interval_s)}s",
-        "retention": f"{asked.retention_days}d",
+        "retention": f"{stack.retention_days}d",
         "resources": _resources("100m", "512Mi", "2Gi"),
         # A user who may make a monitor cannot send the pod's token to a target of their own.
         "arbitraryFSAccessThroughSMs": {"deny": True},
     }
-    if asked.storage is not None:
+    if stack.storage is not None:
         claim: JsonObject = {
             "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": asked.storage.size}},
+            "resources": {"requests": {"storage": stack.storage.size}},
         }
-        if asked.storage.storage_class is not None:
-            claim["storageClassName"] = asked.storage.storage_class
+        if stack.storage.storage_class is not None:
+            claim["storageClassName"] = stack.storage.storage_class
         spec["storageSpec"] = {"volumeClaimTemplate": {"spec": claim}}
-        # Else it would not know when the volume is full.
-        spec["retentionSize"] = f"{_kept_mib(asked.storage.size)}MiB"
+        # Without a limit, Prometheus would fill the volume.
+        spec["retentionSize"] = f"{_retained_mib(stack.storage.size)}MiB"
     return spec
 
 
-def _kept_mib(size: str) -> int:
+def _retained_mib(size: str) -> int:
     """85 % of a volume: Prometheus' own advice, for the write-ahead log and compaction."""
     mib = int(size[:-2]) * (1024 if size.endswith("Gi") else 1)
     return mib * 85 // 100
 
 
-def _alertmanager(asked: PrometheusStack, placed: JsonObject) -> JsonObject:
-    if asked.alertmanager is None:
+def _alertmanager(stack: PrometheusStack, placed: JsonObject) -> JsonObject:
+    if stack.alertmanager is None:
         return {"enabled": False}
     return {
         "enabled": True,
         "alertmanagerSpec": {
             "useExistingSecret": True,
-            "configSecret": asked.alertmanager.config_secret,
+            "configSecret": stack.alertmanager.config_secret,
             "resources": _resources("20m", "64Mi", "128Mi"),
             **placed,
         },
     }
 
 
-def _resources(cpu: str, memory: str, most: str) -> JsonObject:
-    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": most}}
+def _resources(cpu: str, memory: str, memory_limit: str) -> JsonObject:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory_limit}}

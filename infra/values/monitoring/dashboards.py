@@ -20,7 +20,7 @@ def _nodes(state: str, legend: str) -> Query:
 
 _BY_STATE: Final = (
     _nodes("", "all"),
-    _nodes("_proven", "proven"),
+    _nodes("_proven", "verified"),
     _nodes("_changing", "changing"),
     _nodes("_failing", "failing"),
     _nodes("_failed", "failed in a rollout"),
@@ -31,18 +31,18 @@ _FLEET: Final = Dashboard(
     variables=(_POOLS,),
     panels=(
         Panel(
-            title="Nodes that have proven their partitions",
+            title="Verified nodes, by pool",
             queries=(
                 Query(expr=f"pool:slicewright_nodes_proven:ratio{{{_POOL}}}", legend="{{pool}}"),
             ),
             unit="percentunit",
             kind="bargauge",
-            most=1,
+            maximum=1,
         ),
         Panel(title="Nodes", queries=_BY_STATE),
         Panel(
             title="Devices in use",
-            what="Of all GPUs and partitions that nodes offer, by resource.",
+            description="The share of the GPUs and partitions that nodes offer, by resource.",
             queries=(
                 Query(
                     expr="sum by (resource) (node_resource:slicewright_devices_requested:sum) / "
@@ -51,17 +51,17 @@ _FLEET: Final = Dashboard(
                 ),
             ),
             unit="percentunit",
-            most=1,
+            maximum=1,
         ),
         Panel(
-            title="How busy GPUs are",
-            what="A GPU is the sum of its partitions, each weighed with its compute slices.",
+            title="GPU utilization",
+            description="A GPU counts as the sum of its partitions, weighted by compute slices.",
             queries=(
                 Query(expr="avg(gpu:slicewright_engine_active:ratio)", legend="mean"),
                 Query(expr="max(gpu:slicewright_engine_active:ratio)", legend="busiest"),
             ),
             unit="percentunit",
-            most=1,
+            maximum=1,
         ),
         Panel(
             title="Power",
@@ -74,7 +74,7 @@ _FLEET: Final = Dashboard(
             unit="watt",
         ),
         Panel(
-            title="Nodes that are not as declared",
+            title="Mismatched nodes",
             queries=(
                 Query(expr=f"max by (pool, node, reason) (slicewright_mismatch{{{_POOL}}}) == 1"),
             ),
@@ -90,7 +90,7 @@ _FLEET: Final = Dashboard(
             kind="table",
         ),
         Panel(
-            title="Replicas of the fleet controller that act",
+            title="Active fleet controllers",
             queries=(Query(expr="sum(slicewright_controller_leads)"),),
             kind="stat",
         ),
@@ -101,12 +101,12 @@ _ONE_NODE: Final = Dashboard(
     title="slicewright / Node",
     variables=(
         _POOLS,
-        Variable(name="node", metric='slicewright_verdict{pool=~"$pool"}', several=False),
+        Variable(name="node", metric='slicewright_verdict{pool=~"$pool"}', multiple=False),
     ),
     panels=(
         Panel(
             title="Partitions",
-            what="As the layout wants them, and as the driver has them.",
+            description="In the declared layout (desired), and in the driver (observed).",
             queries=tuple(
                 Query(
                     expr=f"sum by (profile) (slicewright_partitions_{which}{{{_NODE}}})",
@@ -117,7 +117,7 @@ _ONE_NODE: Final = Dashboard(
             kind="bargauge",
         ),
         Panel(
-            title="What is wrong",
+            title="Mismatches",
             queries=(Query(expr=f"slicewright_mismatch{{{_NODE}}} == 1"),),
             kind="table",
         ),
@@ -131,11 +131,11 @@ _ONE_NODE: Final = Dashboard(
                 ),
             ),
             unit="percentunit",
-            most=1,
+            maximum=1,
         ),
         Panel(
-            title="How busy partitions are",
-            what="Of DCGM. The agent's own is a sample of a tenth of a second each minute, where "
+            title="Partition utilization",
+            description="From DCGM; and from the agent, a sample of 0.1 s every minute, if "
             "node_agent.utilization is on.",
             queries=(
                 Query(
@@ -148,15 +148,15 @@ _ONE_NODE: Final = Dashboard(
                 ),
             ),
             unit="percentunit",
-            most=1,
+            maximum=1,
         ),
         Panel(
-            title="How busy GPUs are",
+            title="GPU utilization",
             queries=(
                 Query(expr=f"gpu:slicewright_engine_active:ratio{{{_NODE}}}", legend="{{UUID}}"),
             ),
             unit="percentunit",
-            most=1,
+            maximum=1,
         ),
         Panel(
             title="Devices in use",
@@ -167,11 +167,11 @@ _ONE_NODE: Final = Dashboard(
                 ),
             ),
             unit="percentunit",
-            most=1,
+            maximum=1,
         ),
         Panel(
-            title="Which pod has which partition",
-            what="Where node_agent.attribution is on.",
+            title="Pods by partition",
+            description="Needs node_agent.attribution.",
             queries=(Query(expr=f"slicewright_partition_pod_info{{{_NODE}}}"),),
             kind="table",
             width=24,
@@ -189,13 +189,13 @@ _ONE_NODE: Final = Dashboard(
                 Query(expr=f"slicewright_gpu_power_watts{{{_NODE}}}", legend="GPU {{gpu}}"),
                 Query(
                     expr=f"slicewright_gpu_power_limit_watts{{{_NODE}}}",
-                    legend="limit of GPU {{gpu}}",
+                    legend="GPU {{gpu}} limit",
                 ),
             ),
             unit="watt",
         ),
         Panel(
-            title="Memory errors and rows that were replaced",
+            title="ECC errors and remapped memory rows",
             queries=(
                 Query(
                     expr=f"sum by (gpu, kind) (slicewright_gpu_ecc_errors_total{{{_NODE}}})",
@@ -222,8 +222,8 @@ _WORKLOAD: Final = Dashboard(
     uid="slicewright-workload",
     title="slicewright / Workload",
     variables=(
-        Variable(name="namespace", metric='up{workload!=""}', several=False),
-        Variable(name="workload", metric='up{namespace="$namespace"}', several=False),
+        Variable(name="namespace", metric='up{workload!=""}', multiple=False),
+        Variable(name="workload", metric='up{namespace="$namespace"}', multiple=False),
     ),
     panels=(
         Panel(
@@ -235,13 +235,13 @@ _WORKLOAD: Final = Dashboard(
                     legend=legend,
                 )
                 for metric, legend in (
-                    ("spec_replicas", "wanted"),
+                    ("spec_replicas", "desired"),
                     ("status_replicas_available", "ready"),
                 )
             ),
         ),
         Panel(
-            title="Replicas that are scraped",
+            title="Replicas scraped",
             queries=(Query(expr=f"sum(up{{{_SERVED}}})", legend="reached"),),
         ),
         Panel(
@@ -252,16 +252,16 @@ _WORKLOAD: Final = Dashboard(
             unit="reqps",
         ),
         Panel(
-            title="Time of a request (Triton)",
-            what="Means over requests. The queue is what grows when there are too few replicas.",
+            title="Request time (Triton)",
+            description="Means over requests. The time in the queue grows if replicas are too few.",
             queries=(
                 Query(
                     expr=f"workload_model:triton_queue_seconds:mean{{{_SERVED}}}",
-                    legend="{{model}} in the queue",
+                    legend="{{model}} queue",
                 ),
                 Query(
                     expr=f"workload_model:triton_request_seconds:mean{{{_SERVED}}}",
-                    legend="{{model}} in all",
+                    legend="{{model}} total",
                 ),
             ),
             unit="s",
@@ -280,20 +280,20 @@ _WORKLOAD: Final = Dashboard(
             ),
         ),
         Panel(
-            title="Time to the first token (vLLM)",
+            title="Time to first token (vLLM)",
             queries=(
                 Query(
                     expr=f"workload:vllm_first_token_seconds:p95{{{_SERVED}}}",
-                    legend="95 % take no longer",
+                    legend="95th percentile",
                 ),
             ),
             unit="s",
         ),
         Panel(
-            title="Cache of contexts, fullest replica (vLLM)",
+            title="KV cache usage, fullest replica (vLLM)",
             queries=(Query(expr=f"workload:vllm_kv_cache_used:max{{{_SERVED}}}", legend="in use"),),
             unit="percentunit",
-            most=1,
+            maximum=1,
         ),
     ),
 )
@@ -305,7 +305,7 @@ _ROLLOUT: Final = Dashboard(
         Panel(title="Nodes", queries=_BY_STATE),
         Panel(
             title="Layouts",
-            what="Nodes by the layout that mig-manager is to apply.",
+            description="Nodes by the layout that mig-manager must apply.",
             queries=(
                 Query(
                     expr=f"count by (label_nvidia_com_mig_config) (kube_node_labels{{{_IN_POOL}}})",
@@ -314,7 +314,7 @@ _ROLLOUT: Final = Dashboard(
             ),
         ),
         Panel(
-            title="States of mig-manager",
+            title="mig-manager states",
             queries=(
                 Query(
                     expr="count by (label_nvidia_com_mig_config_state) "
@@ -324,28 +324,28 @@ _ROLLOUT: Final = Dashboard(
             ),
         ),
         Panel(
-            title="Nodes that take no pods",
+            title="Nodes closed to pods",
             queries=(
                 Query(expr="sum(kube_node_spec_unschedulable)", legend="cordoned"),
                 Query(
                     expr=f'sum(kube_node_spec_taint{{key="{STARTUP_TAINT_KEY}"}})',
-                    legend="not proven: startup taint",
+                    legend="unverified (startup taint)",
                 ),
             ),
         ),
         Panel(
-            title="Conditions of pools",
+            title="Pool conditions",
             queries=(
                 Query(
                     expr=f"max by (pool, condition) (slicewright_pool_condition{{{_POOL}}})",
                     legend="{{pool}} {{condition}}",
                 ),
             ),
-            most=1,
+            maximum=1,
         ),
         Panel(
-            title="What the controller does",
-            what="In ten minutes.",
+            title="Controller actions",
+            description="Actions in the last 10 minutes.",
             queries=(
                 Query(
                     expr="sum by (action, result) "

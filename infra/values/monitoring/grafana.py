@@ -34,24 +34,25 @@ class Query:
 class Panel:
     title: str
     queries: tuple[Query, ...]
-    what: str = ""
-    """How to read it, if the title does not say it."""
+    description: str = ""
+    """Explains the panel, if its title is not enough."""
     unit: Unit = "short"
     kind: Literal["timeseries", "stat", "table", "bargauge"] = "timeseries"
-    most: float | None = None
-    """The end of its scale. None: as the values are."""
+    maximum: float | None = None
+    """The end of the scale. None: Grafana chooses it by the values."""
     width: int = 12
     """The number of columns, of 24."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """A viewer's choice: the values of a label."""
+    """A choice of the viewer among the values of a label."""
 
     name: str
     metric: str
     """The metric, with matchers if the values depend on an earlier variable."""
-    several: bool = True
+    multiple: bool = True
+    """True if the viewer may choose several values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def as_json(dashboard: Dashboard) -> JsonObject:
 
 def _variable(variable: Variable) -> JsonObject:
     query = f"label_values({variable.metric}, {variable.name})"
-    chosen: JsonObject = {"text": "All", "value": "$__all"} if variable.several else {}
+    chosen: JsonObject = {"text": "All", "value": "$__all"} if variable.multiple else {}
     return {
         "name": variable.name,
         "type": "query",
@@ -101,8 +102,8 @@ def _variable(variable: Variable) -> JsonObject:
         "query": {"query": query, "refId": variable.name},
         "refresh": 2,
         "sort": 1,
-        "multi": variable.several,
-        "includeAll": variable.several,
+        "multi": variable.multiple,
+        "includeAll": variable.multiple,
         "current": chosen,
     }
 
@@ -118,13 +119,13 @@ def _placed(panels: Sequence[Panel]) -> Iterator[JsonObject]:
 
 
 def _panel(panel: Panel, number: int) -> JsonObject:
-    limits = {"min": 0, **({"max": panel.most} if panel.most is not None else {})}
+    limits = {"min": 0, **({"max": panel.maximum} if panel.maximum is not None else {})}
     tabular = panel.kind == "table"
     return {
         "id": number,
         "type": panel.kind,
         "title": panel.title,
-        "description": panel.what,
+        "description": panel.description,
         "datasource": _SOURCE,
         "fieldConfig": {"defaults": {"unit": panel.unit, **limits}, "overrides": []},
         "targets": [

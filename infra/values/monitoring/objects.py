@@ -1,4 +1,4 @@
-"""Everything that the stack makes for a fleet's Prometheus besides its chart."""
+"""Everything that the stack creates for a fleet's Prometheus besides its chart."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def monitoring_objects(fleet: FleetPlan) -> list[JsonObject]:
     """Manifests, each with a name that no other of its kind has in its namespace."""
     plan = fleet.monitoring
     assert plan is not None
-    found = monitors(fleet)
+    manifests = monitors(fleet)
     if plan.asked.alerts:
-        found.append(_rule_object(fleet))
+        manifests.append(_rule_object(fleet))
     if plan.namespace is not None and plan.dashboards:
-        found += [config_map(one, namespace=plan.namespace) for one in DASHBOARDS]
-    return found
+        manifests += [config_map(board, namespace=plan.namespace) for board in DASHBOARDS]
+    return manifests
 
 
 def rule_groups(fleet: FleetPlan) -> list[Group]:
     """Recording rules and alerts for the fleet's sources of metrics."""
     plan = fleet.monitoring
     assert plan is not None
-    every = [
+    groups = [
         *recording(fleet.pools, window_s=plan.window_s),
         *alerts(fleet.deployments, jobs=scraped_jobs(fleet), interval_s=plan.interval_s),
     ]
-    return available(every, sources(fleet))
+    return available(groups, sources(fleet))
 
 
 def rule_counts(fleet: FleetPlan) -> tuple[int, int]:
-    """Recording rules and alerts that are made."""
+    """The numbers of recording rules and alerts that the stack creates."""
     assert fleet.monitoring is not None
     groups = rule_groups(fleet) if fleet.monitoring.asked.alerts else []
     rules = [rule for group in groups for rule in group.rules]
@@ -56,16 +56,16 @@ def rule_counts(fleet: FleetPlan) -> tuple[int, int]:
 
 def scraped(fleet: FleetPlan) -> list[tuple[str, int]]:
     """The name of each scrape and its interval in seconds."""
-    return [(one.name, one.endpoints[0].interval_s) for one in scrapes(fleet)]
+    return [(scrape.name, scrape.endpoints[0].interval_s) for scrape in scrapes(fleet)]
 
 
 def sources(fleet: FleetPlan) -> frozenset[Source]:
     """The sources whose metrics the fleet's Prometheus has."""
     plan = fleet.monitoring
     assert plan is not None
-    names = {one.name for one in scrapes(fleet)}
-    kinds = {type(one.asked) for one in fleet.deployments}
-    has: Mapping[Source, bool] = {
+    names = {scrape.name for scrape in scrapes(fleet)}
+    kinds = {type(deployment.asked) for deployment in fleet.deployments}
+    exists: Mapping[Source, bool] = {
         Source.AGENT: True,
         Source.CONTROLLER: True,
         Source.DCGM: DCGM in names,
@@ -74,7 +74,7 @@ def sources(fleet: FleetPlan) -> frozenset[Source]:
         Source.TRITON: TritonWorkload in kinds,
         Source.VLLM: VllmWorkload in kinds,
     }
-    return frozenset(source for source, there in has.items() if there)
+    return frozenset(source for source in exists if exists[source])
 
 
 def _rule_object(fleet: FleetPlan) -> JsonObject:
@@ -83,8 +83,8 @@ def _rule_object(fleet: FleetPlan) -> JsonObject:
     assert plan is not None
     groups = as_groups(rule_groups(fleet), runbooks=plan.asked.runbooks or "")
     if plan.namespace is None:
-        # Google's kind has no default for how often rules are evaluated, and demands it.
-        paced = [{"interval": f"{plan.interval_s}s", **one} for one in groups]
+        # Google's kind requires the interval of evaluation, and has no default.
+        paced = [{"interval": f"{plan.interval_s}s", **group} for group in groups]
         return {
             "apiVersion": "monitoring.googleapis.com/v1",
             "kind": "ClusterRules",

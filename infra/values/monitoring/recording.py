@@ -13,12 +13,12 @@ GPU_RESOURCES: Final = "nvidia_com_.+"
 """GPUs and partitions, by the names that kube-state-metrics gives resources."""
 _WORKLOAD: Final = "namespace, workload"
 _LEAST_RATE: Final = 0.1
-"""Least requests per second of a mean that counts: below, a few requests would make it jump."""
+"""Requests per second. Below this rate a mean is damped, since few requests would make it jump."""
 _ALIVE: Final = 'kube_pod_status_phase{phase=~"Pending|Running"}'
 
 
 def recording(pools: Sequence[PoolPlan], *, window_s: int) -> list[Group]:
-    """pools: whose GPUs are weighed. window_s: of rates, at least four scrapes."""
+    """pools: their GPUs are weighted. window_s: the window of rates, at least 4 scrapes."""
     return [
         Group(name="slicewright-pools", rules=_pools()),
         Group(name="slicewright-devices", rules=_devices()),
@@ -28,9 +28,10 @@ def recording(pools: Sequence[PoolPlan], *, window_s: int) -> list[Group]:
 
 
 def _pools() -> list[Record]:
-    """`failing`, `unknown` and `verified` are all nodes, including the changing ones.
+    """Every node is `failing`, `unknown` or `verified`; it may be `changing` besides.
 
-    One of two replicas of the controller reports pools. `max` helps if both do so for a scrape.
+    One of the controller's two replicas reports the pools. If both do so in one scrape, `max`
+    counts each node once.
     """
     needs = frozenset({Source.CONTROLLER})
 
@@ -54,9 +55,9 @@ def _pools() -> list[Record]:
 
 
 def _devices() -> list[Record]:
-    """GPUs and partitions of a node: offered, and asked for by pods that are not over."""
+    """GPUs and partitions of a node: offered by it, and requested by pods that have not ended."""
     needs = frozenset({Source.OBJECTS})
-    asked = f'kube_pod_container_resource_requests{{resource=~"{GPU_RESOURCES}",node!=""}}'
+    requested = f'kube_pod_container_resource_requests{{resource=~"{GPU_RESOURCES}",node!=""}}'
     return [
         Record(
             name="node_resource:slicewright_devices_allocatable:sum",
@@ -66,7 +67,7 @@ def _devices() -> list[Record]:
         ),
         Record(
             name="node_resource:slicewright_devices_requested:sum",
-            expr=f"sum by (node, resource) ({asked} * on (namespace, pod) group_left () "
+            expr=f"sum by (node, resource) ({requested} * on (namespace, pod) group_left () "
             f"(max by (namespace, pod) ({_ALIVE}) == 1))",
             needs=needs,
         ),
@@ -107,15 +108,15 @@ def _weighed(pools: Sequence[PoolPlan]) -> Iterator[str]:
 
 def _families(pools: Sequence[PoolPlan]) -> Iterator[tuple[list[str], int, Sequence[int]]]:
     """Matchers of the models, compute slices of a GPU, and compute slices of its instances."""
-    others: dict[int, set[str]] = {}
+    models_of: dict[int, set[str]] = {}
     sizes: dict[int, set[int]] = {_SEVEN: {1, 2, 3, 4, 7}}
     for pool in pools:
         if (family := pool.gpu.family) is not None and family.compute != _SEVEN:
-            others.setdefault(family.compute, set()).update(pool.gpu.products)
+            models_of.setdefault(family.compute, set()).update(pool.gpu.products)
             sizes.setdefault(family.compute, set()).update(
                 profile.kind.compute for profile in pool.gpu.profiles.values()
             )
-    names: Mapping[int, str] = {n: "|".join(sorted(models)) for n, models in others.items()}
+    names: Mapping[int, str] = {n: "|".join(sorted(models)) for n, models in models_of.items()}
     apart = [f'modelName!~"{"|".join(names[n] for n in sorted(names))}"'] if names else []
     yield apart, _SEVEN, sorted(sizes[_SEVEN])
     for slices in sorted(names):
@@ -158,8 +159,8 @@ def _vllm(window_s: int) -> list[Record]:
     """Source: vLLM docs, production metrics."""
     needs = frozenset({Source.VLLM})
 
-    def quantile(of: str) -> str:
-        rates = f"sum by ({_WORKLOAD}, le) (rate({of}_bucket[{window_s}s]))"
+    def percentile_95(histogram: str) -> str:
+        rates = f"sum by ({_WORKLOAD}, le) (rate({histogram}_bucket[{window_s}s]))"
         return f"histogram_quantile(0.95, {rates})"
 
     return [
@@ -180,12 +181,12 @@ def _vllm(window_s: int) -> list[Record]:
         ),
         Record(
             name="workload:vllm_first_token_seconds:p95",
-            expr=quantile("vllm:time_to_first_token_seconds"),
+            expr=percentile_95("vllm:time_to_first_token_seconds"),
             needs=needs,
         ),
         Record(
             name="workload:vllm_kv_cache_used:max",
-            # The second is the name of older releases.
+            # Older releases use the second name.
             expr=f"max by ({_WORKLOAD}) (vllm:kv_cache_usage_perc or vllm:gpu_cache_usage_perc)",
             needs=needs,
         ),

@@ -25,7 +25,7 @@ class Source(Enum):
 
 
 RUNBOOKS: Final = "reference/alerts.md"
-"""Below docs/: one heading for each alert, by its name."""
+"""The page below docs/ that has a heading for each alert."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Alert:
     name: str
     expr: str
     minutes: int
-    """How long `expr` must hold. 0: at once."""
+    """How long `expr` must hold before the alert fires."""
     severity: Literal["warning", "critical"]
     summary: str
     """One line, which names the subject by its labels."""
@@ -62,17 +62,18 @@ class Group:
 
 def available(groups: Sequence[Group], sources: frozenset[Source]) -> list[Group]:
     """The groups with the rules whose sources exist, without empty groups."""
-    kept = [
-        Group(name=one.name, rules=[rule for rule in one.rules if rule.needs <= sources])
-        for one in groups
+    usable = [
+        Group(name=group.name, rules=[rule for rule in group.rules if rule.needs <= sources])
+        for group in groups
     ]
-    return [one for one in kept if one.rules]
+    return [group for group in usable if group.rules]
 
 
 def as_groups(groups: Sequence[Group], *, runbooks: str) -> list[JsonObject]:
-    """The groups of a rule file. runbooks: address of docs/, or empty: paths below docs/."""
+    """The groups of a rule file. runbooks: the URL of docs/. Empty: links are paths below docs/."""
     return [
-        {"name": one.name, "rules": [_rule(rule, runbooks) for rule in one.rules]} for one in groups
+        {"name": group.name, "rules": [_rule(rule, runbooks) for rule in group.rules]}
+        for group in groups
     ]
 
 

@@ -5,7 +5,7 @@ Labels that all samples get: `node`, and `pool` or `workload` if the pod has one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from infra.values.workload_heads import WORKLOAD_LABEL
 _NAME: Final = "app.kubernetes.io/name"
 _TIMEOUT_S: Final = 10
 DCGM: Final = "dcgm-exporter"
-_OWN: Final[Mapping[str, str]] = {names.POOL_LABEL: "pool", WORKLOAD_LABEL: "workload"}
+_SAMPLE_LABELS: Final[Mapping[str, str]] = {names.POOL_LABEL: "pool", WORKLOAD_LABEL: "workload"}
 """Label of a pod -> label of its samples."""
 
 
@@ -27,15 +27,15 @@ class Endpoint:
     """One page of metrics of a pod, at /metrics."""
 
     port: str
-    """Its name among the container's."""
+    """The port's name in the container."""
     interval_s: int
     honor_labels: bool = False
-    """Whether all of its samples say `namespace`, `pod` and `container` themselves, of another."""
+    """True if all samples have labels `namespace`, `pod` and `container` of another pod."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scrape:
-    """The pods of one kind in one namespace."""
+    """A target: the pods of one kind in one namespace."""
 
     name: str
     namespace: str
@@ -45,50 +45,53 @@ class Scrape:
 
 def scrapes(fleet: FleetPlan) -> tuple[Scrape, ...]:
     """Agents, fleet controller, DCGM's exporter if the GPU operator runs it, and servers."""
-    plan = fleet.monitoring
-    assert plan is not None
-    of_controller = Endpoint(port="http", interval_s=plan.interval_s)
-    of_agents = [of_controller]
-    if fleet.node_agent.attribution:
-        of_agents.append(
-            Endpoint(port="attribution", interval_s=plan.interval_s, honor_labels=True)
-        )
-    found = [
+    interval_s = _monitoring(fleet).interval_s
+    health = Endpoint(port="http", interval_s=interval_s)
+    attribution = Endpoint(port="attribution", interval_s=interval_s, honor_labels=True)
+    return (
         Scrape(
             name="node-agent",
             namespace=names.NAMESPACE,
             selector={_NAME: "node-agent"},
-            endpoints=tuple(of_agents),
+            endpoints=(health, attribution) if fleet.node_agent.attribution else (health,),
         ),
         Scrape(
             name="fleet-controller",
             namespace=names.NAMESPACE,
             selector={_NAME: "fleet-controller"},
-            endpoints=(of_controller,),
+            endpoints=(health,),
         ),
-    ]
+        *_exporter_scrape(fleet),
+        *_server_scrapes(fleet),
+    )
+
+
+def _exporter_scrape(fleet: FleetPlan) -> Iterator[Scrape]:
     operator = fleet.operator
     if operator is not None and fleet.operated and operator.dcgm_exporter.enabled:
-        found.append(
-            Scrape(
-                name=DCGM,
-                namespace=operator.namespace,
-                # Source: NVIDIA/gpu-operator, assets/state-dcgm-exporter, daemonset.
-                selector={"app": "nvidia-dcgm-exporter"},
-                endpoints=(Endpoint(port="metrics", interval_s=plan.dcgm_interval_s),),
+        yield Scrape(
+            name=DCGM,
+            namespace=operator.namespace,
+            # Source: NVIDIA/gpu-operator, assets/state-dcgm-exporter, daemonset.
+            selector={"app": "nvidia-dcgm-exporter"},
+            endpoints=(Endpoint(port="metrics", interval_s=_monitoring(fleet).dcgm_interval_s),),
+        )
+
+
+def _server_scrapes(fleet: FleetPlan) -> Iterator[Scrape]:
+    for plan in fleet.deployments:
+        if (port := metrics_port(plan)) is not None:
+            yield Scrape(
+                name=f"workload-{plan.namespace}-{plan.name}",
+                namespace=plan.namespace,
+                selector={WORKLOAD_LABEL: plan.name},
+                endpoints=(Endpoint(port=port, interval_s=_monitoring(fleet).interval_s),),
             )
-        )
-    found += [
-        Scrape(
-            name=f"workload-{one.namespace}-{one.name}",
-            namespace=one.namespace,
-            selector={WORKLOAD_LABEL: one.name},
-            endpoints=(Endpoint(port=port, interval_s=plan.interval_s),),
-        )
-        for one in fleet.deployments
-        if (port := metrics_port(one)) is not None
-    ]
-    return tuple(found)
+
+
+def _monitoring(fleet: FleetPlan) -> MonitoringPlan:
+    assert fleet.monitoring is not None
+    return fleet.monitoring
 
 
 def metrics_port(plan: DeploymentPlan) -> str | None:
@@ -104,12 +107,11 @@ def metrics_port(plan: DeploymentPlan) -> str | None:
 
 def monitors(fleet: FleetPlan) -> list[JsonObject]:
     """The scrapes as objects of the Prometheus operator, or of GKE's managed collection."""
-    plan = fleet.monitoring
-    assert plan is not None
+    plan = _monitoring(fleet)
     if plan.namespace is None:
         assert isinstance(fleet, GkeFleetPlan)
-        return [_pod_monitoring(one) for one in scrapes(fleet)]
-    return [_monitor(one, plan, plan.namespace) for one in scrapes(fleet)]
+        return [_pod_monitoring(scrape) for scrape in scrapes(fleet)]
+    return [_monitor(scrape, plan, plan.namespace) for scrape in scrapes(fleet)]
 
 
 def _monitor(scrape: Scrape, plan: MonitoringPlan, namespace: str) -> JsonObject:
@@ -125,13 +127,13 @@ def _monitor(scrape: Scrape, plan: MonitoringPlan, namespace: str) -> JsonObject
         "spec": {
             "selector": {"matchLabels": dict(scrape.selector)},
             "namespaceSelector": {"matchNames": [scrape.namespace]},
-            "podMetricsEndpoints": [_endpoint(one, scrape) for one in scrape.endpoints],
+            "podMetricsEndpoints": [_endpoint(endpoint, scrape) for endpoint in scrape.endpoints],
         },
     }
 
 
 def _endpoint(endpoint: Endpoint, scrape: Scrape) -> JsonObject:
-    written: JsonObject = {
+    page: JsonObject = {
         "port": endpoint.port,
         "path": "/metrics",
         "interval": f"{endpoint.interval_s}s",
@@ -149,12 +151,12 @@ def _endpoint(endpoint: Endpoint, scrape: Scrape) -> JsonObject:
         ],
     }
     if endpoint.honor_labels:
-        written["honorLabels"] = True
-    return written
+        page["honorLabels"] = True
+    return page
 
 
 def _pod_monitoring(scrape: Scrape) -> JsonObject:
-    """It selects pods of its own namespace.
+    """A PodMonitoring selects pods of its own namespace.
 
     Source: GoogleCloudPlatform/prometheus-engine, doc/api.md, PodMonitoring.
     """
@@ -185,8 +187,10 @@ def _pod_monitoring(scrape: Scrape) -> JsonObject:
 def _labels(scrape: Scrape) -> Mapping[str, str]:
     """The labels that the pods have."""
     if WORKLOAD_LABEL in scrape.selector:
-        return {WORKLOAD_LABEL: _OWN[WORKLOAD_LABEL]}
-    return {names.POOL_LABEL: _OWN[names.POOL_LABEL]} if scrape.name == "node-agent" else {}
+        return {WORKLOAD_LABEL: _SAMPLE_LABELS[WORKLOAD_LABEL]}
+    return (
+        {names.POOL_LABEL: _SAMPLE_LABELS[names.POOL_LABEL]} if scrape.name == "node-agent" else {}
+    )
 
 
 def _sanitized(label: str) -> str:
@@ -195,9 +199,8 @@ def _sanitized(label: str) -> str:
 
 
 def scraped_jobs(fleet: FleetPlan) -> Sequence[str]:
-    """The label `job` of their samples, by the operator's rule: `<namespace>/<name>`."""
-    plan = fleet.monitoring
-    assert plan is not None
+    """Values of the label `job` of the samples. The operator's rule is `<namespace>/<name>`."""
+    plan = _monitoring(fleet)
     if plan.namespace is None:
-        return [one.name for one in scrapes(fleet)]
-    return [f"{plan.namespace}/{one.name}" for one in scrapes(fleet)]
+        return [scrape.name for scrape in scrapes(fleet)]
+    return [f"{plan.namespace}/{scrape.name}" for scrape in scrapes(fleet)]

@@ -53,7 +53,7 @@ class RefusingEngine(FailingEngine):
 
     def up(self) -> Outcome:
         self.ups += 1
-        output = f"error: it is not as this stack needs it:\n  {COMMAND}\n"
+        output = f"error: it does not have the settings that this stack needs:\n  {COMMAND}\n"
         return Outcome("pulumi up --yes", 255, output if self.ups == 1 else GO_TRACE, 0.1)
 
 

@@ -109,7 +109,7 @@ def test_what_an_eks_cluster_lacks_is_named_alone(
         ({"version": "1.29.4-gke.1"}, "its control plane is 1.29.4-gke.1", "upgrade it"),
         (
             {"workload_pool": None},
-            "it has no workload pool, and the pools' nodes need Workload Identity",
+            "it has no workload pool, but the pools' nodes need Workload Identity",
             "gcloud container clusters update main --location us-central1 --project acme "
             "--workload-pool=acme.svc.id.goog",
         ),
