@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from apis import desired_state as desired_file
 from apis.layout import WHOLE, LayoutError, parse_gpus
-from node_agent import VERSION
+from apis.version import VERSION
 from node_agent.nvml.prober import ForkServerEnded, Prober
 from telemetry.plain import plain_stream
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from apis.desired_state import Desired
 from apis.reasons.agent import MATCH, REASONS
-from node_agent import VERSION
+from apis.version import VERSION
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.reporting import gpu_metrics
