@@ -321,7 +321,7 @@ class HostWatch:
     def _resolve_layout(self, observation: Observation) -> None:
         """Finds the GPUs that the layout names. If a GPU has gone, the last result is kept."""
         try:
-            self._layouts = self._layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+            self._layouts = self._layout.of(observation.uuids)
             self._layout_problem = None
         except LayoutError as e:
             if str(e) != self._layout_problem:

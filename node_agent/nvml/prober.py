@@ -102,6 +102,15 @@ class Prober:
             pass  # already reaped
 
 
+def probe_once(deadline_s: float, *, thorough: bool = False) -> Observation:
+    """Makes one probe with a fork server of its own. Raises ForkServerEnded."""
+    prober = Prober.start(deadline_s=deadline_s)
+    try:
+        return prober.probe(thorough=thorough)
+    finally:
+        prober.close()
+
+
 def _nvml(utilization: bool) -> Probes:
     try:
         # Imported here, because only the fork server should load ctypes.

@@ -131,11 +131,12 @@ def test_the_installed_command_runs(environment: Path, halves: Any, fake_library
 def test_every_command_finds_its_modules(command: str, environment: Path) -> None:
     """Each imports what it needs only when it runs; a missing package would be a traceback."""
     modules = {
-        "verify": "node_agent.verdict.verify",
-        "watch": "node_agent.watch, node_agent.cluster.own_node, telemetry.endpoints",
-        "apply": "node_agent.host.commands, node_agent.host.reader, node_agent.host.partition",
-        "clear": "apis.layout",
-        "attribution": "node_agent.attribution.exporter",
+        "verify": "node_agent.commands.verify, node_agent.cluster.node",
+        "watch": "node_agent.commands.watch, node_agent.watch, node_agent.cluster.own_node, "
+        "telemetry.endpoints",
+        "apply": "node_agent.commands.apply, node_agent.host.reader, node_agent.host.partition",
+        "clear": "node_agent.commands.clear",
+        "attribution": "node_agent.commands.attribution, node_agent.attribution.exporter",
     }
     imported = subprocess.run(
         [environment / "bin/python", "-I", "-c", f"import {modules[command]}"],
