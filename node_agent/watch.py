@@ -26,14 +26,9 @@ from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
 from node_agent.verdict import layout_change
 from node_agent.verdict.damping import Damper
+from node_agent.verdict.findings import Verdict
 from node_agent.verdict.renewal import Renewal
-from node_agent.verdict.verify import (
-    Verdict,
-    desired_of,
-    partitioning_in_progress,
-    verify,
-    verify_layout,
-)
+from node_agent.verdict.verify import desired_of, partitioning_in_progress, verify, verify_layout
 from node_agent.xids.kernel_log import KMSG
 from node_agent.xids.xid_watch import XidWatch
 from telemetry import log

@@ -11,7 +11,8 @@ from node_agent.commands.exit_codes import MISMATCH, OK, UNKNOWN, WrongUse
 from node_agent.commands.input_files import read_desired, read_layout
 from node_agent.display import show
 from node_agent.nvml.prober import probe_once
-from node_agent.verdict import verify
+from node_agent.verdict.findings import Verdict
+from node_agent.verdict.verify import verify, verify_layout
 
 if TYPE_CHECKING:
     from node_agent.cluster.node import NodeState
@@ -42,18 +43,18 @@ def _run(parsed: argparse.Namespace) -> int:
     return _EXIT_CODES[verdict.verdict]
 
 
-def _verify_desired(parsed: argparse.Namespace) -> verify.Verdict:
+def _verify_desired(parsed: argparse.Namespace) -> Verdict:
     desired = read_desired(parsed.desired)
     observation = probe_once(parsed.deadline)
     node = None if parsed.silicon_only else _read_own_node()
-    return verify.verify(desired, observation, node, silicon_only=parsed.silicon_only)
+    return verify(desired, observation, node, silicon_only=parsed.silicon_only)
 
 
-def _verify_layout(parsed: argparse.Namespace) -> verify.Verdict:
+def _verify_layout(parsed: argparse.Namespace) -> Verdict:
     layout = read_layout(parsed)
     observation = probe_once(parsed.deadline)
     expected = {} if observation.failure else layout.of(observation.uuids)
-    return verify.verify_layout(layout, expected, observation)
+    return verify_layout(layout, expected, observation)
 
 
 def _read_own_node() -> NodeState:

@@ -19,7 +19,7 @@ from kubeapi.client import path_of
 from node_agent.cluster.backoff import Backoff
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation, ObservedGpu
-from node_agent.verdict.verify import Verdict
+from node_agent.verdict.findings import Verdict
 from telemetry.plain import plain
 
 FIELD_MANAGER = "slicewright-node-agent"

@@ -12,7 +12,8 @@ from typing import Final
 from apis.desired_state import Desired
 from apis.reasons.agent import OF_LAYOUT
 from node_agent.cluster.node import NodeState
-from node_agent.verdict.verify import Verdict, with_reason
+from node_agent.verdict.findings import Verdict
+from node_agent.verdict.judge import with_reason
 
 PENDING: Final = "LayoutChangePending"
 _BEFORE_THE_LABEL: Final = ("Draining", "Paused")

@@ -16,8 +16,8 @@ from node_agent.cluster.node import NodeState
 from node_agent.cluster.restart_memory import Past, RestartMemory
 from node_agent.nvml.observed import Observation
 from node_agent.verdict import stale_devices
+from node_agent.verdict.findings import Verdict
 from node_agent.verdict.stale_devices import Evidence, Signs
-from node_agent.verdict.verify import Verdict
 from telemetry import log
 
 CONFIRM_S = 2.0

@@ -28,8 +28,8 @@ from node_agent.cluster.node import read
 from node_agent.cluster.own_node import OwnNode
 from node_agent.cluster.restart_memory import Past, RestartMemory
 from node_agent.reporting.report import Reporter
+from node_agent.verdict.findings import Verdict
 from node_agent.verdict.layout_change import or_pending
-from node_agent.verdict.verify import Verdict
 from tests.nasty import obeyed
 from tests.odd_values import ABSENT, VALUES, places, replaced
 from tests.properties import examples

@@ -13,7 +13,8 @@ from fleet_controller.objects.layout_change import Change
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation
 from node_agent.verdict import layout_change
-from node_agent.verdict.verify import Verdict, verify
+from node_agent.verdict.findings import Verdict
+from node_agent.verdict.verify import verify
 
 OLD, NEW = "all-1g.10gb", "all-balanced"
 

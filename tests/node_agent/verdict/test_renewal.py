@@ -15,6 +15,7 @@ from apis.desired_state import Desired, DesiredGpu
 from node_agent.cluster.node import NodeState
 from node_agent.cluster.restart_memory import Past, RestartMemory
 from node_agent.nvml.observed import Failure, Observation
+from node_agent.verdict.findings import Verdict
 from node_agent.verdict.renewal import (
     CONFIRM_S,
     FORGOTTEN_S,
@@ -23,7 +24,7 @@ from node_agent.verdict.renewal import (
     kubelet_backoff,
     wait_s,
 )
-from node_agent.verdict.verify import Verdict, partitioning_in_progress, verify
+from node_agent.verdict.verify import partitioning_in_progress, verify
 from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
 from telemetry import log
 from tests.properties import examples

@@ -22,16 +22,10 @@ from node_agent.nvml.observed import (
     OfferedProfile,
     Xid,
 )
-from node_agent.verdict.verify import (
-    Check,
-    Verdict,
-    describe_instances,
-    desired_of,
-    partitioning_in_progress,
-    verify,
-    verify_layout,
-    with_reason,
-)
+from node_agent.verdict.findings import Check, Verdict
+from node_agent.verdict.instances import describe_instances
+from node_agent.verdict.judge import with_reason
+from node_agent.verdict.verify import desired_of, partitioning_in_progress, verify, verify_layout
 
 Make = Callable[[int], MigDevice]
 
