@@ -121,7 +121,7 @@ class NodeWatch:
         self._health = health
         self._pace = pace
         self._clock = clock or Clock()
-        self._gpus = _Gpus(prober, kernel_log, pace, self._clock)
+        self._gpus = _GpuProbes(prober, kernel_log, pace, self._clock)
         self._reporter = report.Reporter(client, node_name)
         self._own_node = OwnNode(client, node_name, Backoff(longest_s=pace.node_every_s))
         self._node: NodeState | None = None
@@ -277,7 +277,7 @@ class HostWatch:
         self._health = health
         self._pace = pace
         self._clock = clock or Clock()
-        self._gpus = _Gpus(prober, kernel_log, pace, self._clock)
+        self._gpus = _GpuProbes(prober, kernel_log, pace, self._clock)
         self._damper = Damper()
         self._verdicts = _VerdictLog()
         self._layouts: dict[int, GpuLayout] = {}
@@ -332,7 +332,7 @@ class _Probe:
     """None: the GPUs were not probed."""
 
 
-class _Gpus:
+class _GpuProbes:
     """Probes the GPUs and reads Xids, thoroughly every `Pace.thorough_every_s`."""
 
     def __init__(self, prober: Prober, kernel_log: Path, pace: Pace, clock: Clock) -> None:

@@ -114,7 +114,8 @@ def probe_once(deadline_s: float, *, thorough: bool = False) -> Observation:
 def _nvml(utilization: bool) -> Probes:
     try:
         # Imported here, because only the fork server should load ctypes.
-        from node_agent.nvml.probe import Cache, probe
+        from node_agent.nvml.cache import Cache
+        from node_agent.nvml.probe import probe
     except ImportError as e:
         text = f"this Python cannot call NVML: {e}"
         broken = Observation(failure=Failure(call="probe", code=BROKEN, text=text))
