@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from apis.reasons.agent import REASONS, Outcome
+from apis.reasons.agent import REASONS
+from apis.reasons.agent_reason import Outcome
 from node_agent.nvml.errors import REASON_OF
 from node_agent.nvml.observed import Failure
 

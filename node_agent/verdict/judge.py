@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from apis.desired_state import Desired
-from apis.reasons.agent import MATCH, RANK, REASONS, Reason
+from apis.reasons.agent import MATCH, RANK, REASONS
+from apis.reasons.agent_reason import Reason
 from node_agent.verdict.findings import Check, Verdict
 from node_agent.verdict.message import fit_into_report, match_message, problem_message
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from apis.desired_state import Desired
 from apis.layout import ranges
-from apis.reasons.agent import Reason
+from apis.reasons.agent_reason import Reason
 from node_agent.verdict.findings import Check, quantity
 from node_agent.verdict.instances import describe_instances
 from telemetry.plain import plain

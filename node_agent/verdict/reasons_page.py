@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from apis.reasons.agent import REASONS, Setting
+from apis.reasons.agent import REASONS
+from apis.reasons.agent_reason import Setting
 from node_agent.nvml.errors import MEANINGS
 from node_agent.xids.meanings import MEANINGS as XIDS
 from node_agent.xids.meanings import RECOVERY_CHANGED
