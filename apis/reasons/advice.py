@@ -21,7 +21,7 @@ RESTART_HOST_PLUGIN: Final = (
     "nvidia-k8s-device-plugin`"
 )
 PLUGIN_LOG: Final = "read the log of the node's device plugin pod"
-REPLACE: Final = "delete the node's instance in the cloud; its node pool makes a new one"
+REPLACE: Final = "delete the node's instance in the cloud; its node pool creates a new one"
 KERNEL_LOG: Final = "read the host's kernel log for NVRM and Xid lines (`dmesg`)"
 RESET: Final = (
     "stop the programs that use the GPU, then reset it (`nvidia-smi --gpu-reset -i <GPU>`) or "

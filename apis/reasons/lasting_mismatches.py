@@ -19,8 +19,8 @@ LASTING_MISMATCHES: Final = (
     Reason(
         code="GpuResetRequired",
         verdict="Mismatch",
-        meaning="the driver refuses a GPU until it is reset",
-        cause="the GPU met an error that only a reset clears",
+        meaning="a GPU cannot be used until it is reset",
+        cause="the GPU had an error that only a reset clears",
         advice="cordon and drain the node, then reboot it",
         advices={"host": RESET},
     ),
@@ -29,14 +29,15 @@ LASTING_MISMATCHES: Final = (
         verdict="Mismatch",
         meaning="the driver asks for a reset or a reboot (its recovery action), or a row remapping "
         "or a page retirement waits for one",
-        cause="the GPU met an error, and works with what is left of it until it is reset",
+        cause="the GPU had an error, and works without the affected parts until it is reset",
         advice="cordon and drain the node, then reboot it",
         advices={"host": RESET},
     ),
     Reason(
         code="RowRemapFailed",
         verdict="Mismatch",
-        meaning="a bad row of a GPU's memory stays in use: there was no spare row to remap it to",
+        meaning="a bad row of a GPU's memory stays in use, because no spare row was left to "
+        "replace it",
         cause="the GPU's memory has more bad rows than spare ones",
         advice=f"cordon and drain, then {REPLACE}",
         advices={"host": "stop using the GPU and have it replaced"},
@@ -53,7 +54,7 @@ LASTING_MISMATCHES: Final = (
     Reason(
         code="WrongGpuModel",
         verdict="Mismatch",
-        meaning="a GPU is of a model that the layout is not made for",
+        meaning="the layout is for another GPU model",
         cause="the pool's machine type and its layout disagree",
         advice="correct the pool in the stack file",
         causes={"host": "the desired state is for another machine"},
@@ -80,11 +81,11 @@ LASTING_MISMATCHES: Final = (
         code="WrongLayout",
         verdict="Mismatch",
         of_layout=True,
-        meaning="a GPU has other partitions than wanted",
+        meaning="a GPU has other partitions than the layout",
         causes={
             "gke": "GKE's node set-up partitioned it for another size, and does not check which",
-            "bottlerocket": "the node booted with other settings than the pool has now, or with a "
-            "profile that Bottlerocket does not know",
+            "bottlerocket": "the node booted with settings that the pool no longer has, or with "
+            "a profile that Bottlerocket does not know",
             "mig-manager": "mig-manager applied another layout, or something changed the GPU "
             "afterwards",
             "none": "it was partitioned by hand",
@@ -92,8 +93,8 @@ LASTING_MISMATCHES: Final = (
         advices={
             "gke": f"compare /etc/nvidia/gpu_config.json on the node with the pool, then {REPLACE}",
             "bottlerocket": "compare `apiclient get settings.kubelet-device-plugins` on the node "
-            f"with the pool; a node of an earlier launch template goes as EKS updates the pool, "
-            f"else {REPLACE}",
+            "with the pool; EKS replaces a node of an earlier launch template when it updates the "
+            f"pool; otherwise {REPLACE}",
             "mig-manager": "compare the node's label nvidia.com/mig.config with the pool, then "
             "delete its nvidia-mig-manager pod",
             "none": "apply the layout again",
@@ -103,7 +104,7 @@ LASTING_MISMATCHES: Final = (
         code="UnwantedMig",
         verdict="Mismatch",
         of_layout=True,
-        meaning="MIG is on where a whole GPU is wanted",
+        meaning="MIG is on, but the layout expects a whole GPU",
         cause="the GPU was partitioned for something else",
         advice=f"turn MIG off on the node, or {REPLACE}",
         advices={"host": "turn MIG off with `slicewright-agent clear <GPU>`"},
@@ -111,8 +112,8 @@ LASTING_MISMATCHES: Final = (
     Reason(
         code="ComputeInstanceMissing",
         verdict="Mismatch",
-        meaning="a GPU instance has no compute instance, so no program can use it (seen with "
-        "privileges only)",
+        meaning="a GPU instance has no compute instance, so no program can use it (only root can "
+        "see this)",
         cause="partitioning stopped half way",
         advice="apply the layout again",
     ),

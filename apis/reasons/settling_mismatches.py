@@ -21,10 +21,10 @@ SETTLING_MISMATCHES: Final = (
         verdict="Mismatch",
         settles=True,
         of_layout=True,
-        meaning="the pool wants another layout, and the node keeps the one that it has until it is "
-        "its turn to change and its pods have left",
-        cause="the change of the node's layout waits for other nodes, for its pods to leave, or "
-        "for a paused rollout",
+        meaning="the pool has a new layout; the node keeps its old layout until its turn in the "
+        "rollout, and until its pods have left",
+        cause="the node's layout change waits for other nodes, for its pods to leave, or for a "
+        "paused rollout",
         advice="`slicewright status` says what it waits for",
     ),
     Reason(
@@ -42,11 +42,12 @@ SETTLING_MISMATCHES: Final = (
         verdict="Mismatch",
         settles=True,
         of_layout=True,
-        meaning="a GPU that should be partitioned is whole, or has MIG on and no partition",
+        meaning="a GPU that should be partitioned is whole, or has MIG on but no partition",
         causes={
             "gke": "GKE's node set-up has not partitioned it yet, or could not read "
             "/etc/nvidia/gpu_config.json",
-            "bottlerocket": "the node's settings ask for none, or its nvidia-migmanager failed",
+            "bottlerocket": "the node's settings request no partition, or its nvidia-migmanager "
+            "failed",
             "mig-manager": "mig-manager has not applied the layout yet",
             "none": "it has not been partitioned yet",
         },
@@ -62,7 +63,7 @@ SETTLING_MISMATCHES: Final = (
         verdict="Mismatch",
         settles=True,
         of_layout=True,
-        meaning="a GPU has some of the wanted partitions and no others",
+        meaning="a GPU has only some of its partitions",
         cause="partitioning is in progress, or stopped half way",
         advices={
             "gke": GKE_LOG,
@@ -76,7 +77,7 @@ SETTLING_MISMATCHES: Final = (
         verdict="Mismatch",
         settles=True,
         of_layout=True,
-        meaning="the GPUs are right, but the kubelet advertises none of a wanted resource",
+        meaning="the GPUs match, but the kubelet does not advertise an expected resource",
         cause="the device plugin has not registered yet",
         advice=PLUGIN_LOG,
         advices={"bottlerocket": HOST_PLUGIN_LOG},
@@ -86,7 +87,7 @@ SETTLING_MISMATCHES: Final = (
         verdict="Mismatch",
         settles=True,
         of_layout=True,
-        meaning="the GPUs are right, but the kubelet advertises another number of a wanted "
+        meaning="the GPUs match, but the kubelet advertises another quantity of an expected "
         "resource",
         cause="the device plugin has not enumerated the GPUs again since they were partitioned",
         advice="restart the node's device plugin pod",
@@ -98,8 +99,8 @@ SETTLING_MISMATCHES: Final = (
         settles=True,
         of_layout=True,
         meaning="the kubelet advertises a GPU resource that the layout does not have",
-        cause="it is left over from an earlier layout, or the device plugin runs with another "
-        "MIG strategy",
+        cause="the resource is left over from an earlier layout, or the device plugin runs with "
+        "another MIG strategy",
         advice="restart the node's device plugin pod, and check its MIG strategy",
         advices={"bottlerocket": RESTART_HOST_PLUGIN},
     ),
@@ -118,8 +119,8 @@ SETTLING_MISMATCHES: Final = (
         verdict="Mismatch",
         settles=True,
         of_layout=True,
-        meaning="the GPUs and their resources are right, but the node's labels describe others: "
-        "product, count or replicas",
+        meaning="the GPUs and their resources match, but the node's labels name another product, "
+        "count or number of replicas",
         cause="GPU feature discovery renews its labels every minute, or another program writes "
         "them",
         advice="if this lasts, restart the node's gpu-feature-discovery pod",

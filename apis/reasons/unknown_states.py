@@ -21,7 +21,7 @@ UNKNOWN_STATES: Final = (
         code="DriverVersionMismatch",
         verdict="Unknown",
         driver_silent=True,
-        meaning="the driver's library and its kernel module are of different versions",
+        meaning="the driver's library and its kernel module have different versions",
         cause="the driver was upgraded under a running node",
         advice="reboot the node",
         causes={"host": "the driver was upgraded while its old kernel module stays loaded"},
@@ -42,7 +42,7 @@ UNKNOWN_STATES: Final = (
         code="ProfileUnclear",
         verdict="Unknown",
         meaning="a partition could be one of several profiles",
-        cause="this driver does not say enough to an unprivileged process",
+        cause="this driver tells an unprivileged process too little to distinguish them",
         advice="use a newer driver",
         advices={"host": "run it as root, or use a newer driver"},
     ),
@@ -50,7 +50,7 @@ UNKNOWN_STATES: Final = (
         code="DriverError",
         verdict="Unknown",
         driver_silent=True,
-        meaning="the driver answered a call with an error that has no reason of its own",
+        meaning="a call of the driver failed with an error that has no separate reason",
         cause="see the NVML error",
         advice="read the kernel log of the node for NVRM and Xid lines",
         advices={"host": KERNEL_LOG},
@@ -83,7 +83,7 @@ UNKNOWN_STATES: Final = (
         verdict="Unknown",
         settles=True,
         driver_silent=True,
-        meaning="the driver's library is there, its kernel module is not loaded",
+        meaning="the driver's library is installed, but its kernel module is not loaded",
         cause="the driver is still being installed, or its module failed to load",
         advice="read the kernel log of the node for NVRM lines",
         causes={"host": "the NVIDIA kernel module is not loaded on this host"},
@@ -96,29 +96,28 @@ UNKNOWN_STATES: Final = (
         code="PartitioningUnderWay",
         verdict="Unknown",
         settles=True,
-        meaning="mig-manager changes the GPUs and the agent does not probe them: an NVML client "
-        "can make a change of MIG mode fail",
+        meaning="mig-manager is changing the GPUs, and the agent does not probe them meanwhile: "
+        "an NVML client can make a change of MIG mode fail",
         cause="mig-manager is changing the partitions",
-        advice="if it takes more than 15 minutes, delete the node's nvidia-mig-manager pod; it "
-        "then starts again",
+        advice="if it takes more than 15 minutes, delete the node's nvidia-mig-manager pod, so "
+        "that it starts again",
     ),
     Reason(
         code="DeviceNodesOutdated",
         verdict="Unknown",
         settles=True,
-        meaning="the agent's container sees less than the node has, because a container keeps the "
-        "device nodes and the driver's library of its creation",
-        cause="the container has the device nodes, or the driver's library, that it was created "
-        "with, before the last change; the agent ends its process once, so that the kubelet "
-        "creates a new container",
+        meaning="the agent's container sees less than the node has, because a container keeps "
+        "the device nodes and the driver's library that existed when it was created",
+        cause="the container still has the device nodes, or the driver's library, from before "
+        "the last change; the agent exits once, so that the kubelet creates a new container",
         advice="if it takes more than 10 minutes, delete the node's agent pod",
     ),
     Reason(
         code="NodeUnreadable",
         verdict="Unknown",
         settles=True,
-        meaning="the GPUs are right, but the node's advertised resources could not be read",
-        cause="the API server does not answer, or refuses",
+        meaning="the GPUs match, but the node's advertised resources could not be read",
+        cause="the API server does not answer, or refuses the request",
         advice="read the log of the node's agent pod",
     ),
 )

@@ -116,7 +116,9 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
         )
     if report.owner_uid != node.uid:
         return _unknown(
-            "ReportOfAnotherNode", "the report is of an earlier node of the same name", settles=True
+            "ReportOfAnotherNode",
+            "the report is about an earlier node of the same name",
+            settles=True,
         )
     if report.pool != pool.name or report.layout_hash != pool.layout_hash:
         return _unknown(

@@ -214,7 +214,7 @@ def test_a_report_is_too_old_after_a_quarter_of_an_hour() -> None:
         (
             {"owner_uid": "u0"},
             True,
-            "the report is of an earlier node of the same name",
+            "the report is about an earlier node of the same name",
         ),
         (
             {"layout_hash": "0123456789abcdef"},

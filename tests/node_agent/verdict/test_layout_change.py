@@ -95,8 +95,8 @@ def test_what_else_is_wrong_with_the_node_keeps_its_own_reason(
         for c in both.checks
     ]
     assert said.message == (
-        "GPU 0 wanted 3g.40gb x2, found MIG on without any partition: the change of the node's "
-        "layout waits for other nodes, for its pods to leave, or for a paused rollout; "
+        "GPU 0 wanted 3g.40gb x2, found MIG on without any partition: the node's layout "
+        "change waits for other nodes, for its pods to leave, or for a paused rollout; "
         "`slicewright status` says what it waits for."
     )
     assert said.instances == both.instances
