@@ -316,7 +316,7 @@ class HostWatch:
     def _resolve_layout(self, observation: Observation) -> None:
         """Finds the GPUs that the layout names. If a GPU has gone, the last result is kept."""
         try:
-            self._layouts = self._layout.of(observation.uuids)
+            self._layouts = self._layout.resolve(observation.uuids)
             self._layout_problem = None
         except LayoutError as e:
             if str(e) != self._layout_problem:

@@ -21,6 +21,11 @@ def literals(texts: Iterable[str]) -> str:
     return f"[{', '.join(map(literal, texts))}]"
 
 
+def service_account_user(namespace: str, name: str) -> str:
+    """Returns the user name of a service account's requests."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
 def rule(operations: Sequence[str], resources: Sequence[str], *, group: str = "") -> Manifest:
     """Returns the requests that a policy examines.
 

@@ -93,7 +93,7 @@ def _select(
     if address is None:
         return _Selection(gpus=observation.gpus, named=False)
     if isinstance(address, Layout):
-        indexes = address.of(observation.uuids)
+        indexes = address.resolve(observation.uuids)
         return _Selection(gpus=[gpu for gpu in observation.gpus if gpu.index in indexes])
     match = addresses.find(address, observation)
     if match is None:

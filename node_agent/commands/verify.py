@@ -53,7 +53,7 @@ def _verify_desired(parsed: argparse.Namespace) -> Verdict:
 def _verify_layout(parsed: argparse.Namespace) -> Verdict:
     layout = read_layout(parsed)
     observation = probe_once(parsed.deadline)
-    expected = {} if observation.failure else layout.of(observation.uuids)
+    expected = {} if observation.failure else layout.resolve(observation.uuids)
     return verify_layout(layout, expected, observation)
 
 

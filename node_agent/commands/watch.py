@@ -147,7 +147,7 @@ def _watch_host(parsed: argparse.Namespace) -> int:
     first = prober.probe()
     if not first.failure:
         # A GPU that never existed is wrong use. A GPU that disappears later is a finding.
-        layout.of(first.uuids)
+        layout.resolve(first.uuids)
     health = _health(parsed)
     metrics = Metrics(desired_of({}, first))
     pace = Pace(interval_s=parsed.interval)

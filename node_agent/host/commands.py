@@ -181,7 +181,7 @@ def describe(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
 
 
 def _select(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
-    layouts = layout.of({gpu.index: gpu.uuid for gpu in gpus})
+    layouts = layout.resolve({gpu.index: gpu.uuid for gpu in gpus})
     by_index = {gpu.index: gpu for gpu in gpus}
     # A GPU without MIG has it off already, so `all:off` must not fail for it.
     return {

@@ -51,7 +51,7 @@ def verify_layout(
     """Returns the verdict on the GPUs of a host, compared with a layout. Other GPUs are not
     checked.
 
-    expected: NVML index -> layout, the last result of `layout.of`.
+    expected: NVML index -> layout, the last result of `layout.resolve`.
     """
     gpus = [gpu for gpu in observation.gpus if gpu.index in expected]
     desired = desired_of(expected, observation)
