@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-What = Literal[
+TroubleName = Literal[
     "",
     "PartitioningNotStarted",
     "PartitioningStuck",
@@ -43,7 +43,7 @@ class Trouble:
 
 
 _READ_MIG_MANAGER_LOG = "read the log of the nvidia-mig-manager pod on the node"
-TROUBLES: Final[Mapping[What, Trouble]] = {
+TROUBLES: Final[Mapping[TroubleName, Trouble]] = {
     "PartitioningNotStarted": Trouble(
         after_s=900,
         restart=MIG_MANAGER,
