@@ -216,7 +216,7 @@ class NodeWatch:
         self._metrics.desired = self._desired
         if self._renewal:
             self._renewal.desired = self._desired
-        log.info("layout to prove", assigned=bool(assigned), layout=self._layout_hash[:8])
+        log.info("layout to verify", assigned=bool(assigned), layout=self._layout_hash[:8])
 
     def _add_hung_since(self, verdict: Verdict, at: float) -> Verdict:
         """Adds when the driver stopped answering. An age would change on every probe."""

@@ -62,10 +62,10 @@ def policy(
             "validations": list(validations),
         },
     }
-    return body, _in_force(name)
+    return body, _binding(name)
 
 
-def _in_force(name: str) -> Manifest:
+def _binding(name: str) -> Manifest:
     """The binding that makes a policy deny, everywhere, under the policy's name."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -93,40 +93,26 @@ def _conditions(admin_groups: Sequence[str], controller: str) -> list[Manifest]:
 
 def _variables() -> list[Manifest]:
     """The values that the validations compare, now and before."""
-    return [
-        {"name": "configNow", "expression": _label_of("object", MIG_CONFIG_LABEL)},
-        {"name": "configBefore", "expression": _label_before(MIG_CONFIG_LABEL)},
-        {"name": "poolNow", "expression": _label_of("object", POOL_LABEL)},
-        {"name": "poolBefore", "expression": _label_before(POOL_LABEL)},
-        {
-            "name": "inNoPool",
-            "expression": f"!({_has_label('object', POOL_LABEL)}) && "
-            f"(oldObject == null || !({_has_label('oldObject', POOL_LABEL)}))",
-        },
-        {"name": "labelsNow", "expression": "object.metadata.?labels.orValue({})"},
-        {
-            "name": "labelsBefore",
-            "expression": "oldObject == null ? {} : oldObject.metadata.?labels.orValue({})",
-        },
-        {"name": "notesNow", "expression": _notes_of("object")},
-        {
-            "name": "notesBefore",
-            "expression": f"oldObject == null ? {{}} : {_notes_of('oldObject')}",
-        },
-        {"name": "ownNotesNow", "expression": _controller_notes("variables.notesNow")},
-        {"name": "ownNotesBefore", "expression": _controller_notes("variables.notesBefore")},
-        {
-            "name": "changedNotes",
-            "expression": "variables.ownNotesNow.filter(key, "
-            "variables.notesNow[?key] != variables.notesBefore[?key]) + "
-            "variables.ownNotesBefore.filter(key, !(key in variables.notesNow))",
-        },
-        {"name": "taintsNow", "expression": "object.?spec.?taints.orValue([])"},
-        {
-            "name": "taintsBefore",
-            "expression": "oldObject == null ? [] : oldObject.?spec.?taints.orValue([])",
-        },
-    ]
+    expressions = {
+        "configNow": _label_of("object", MIG_CONFIG_LABEL),
+        "configBefore": _label_before(MIG_CONFIG_LABEL),
+        "poolNow": _label_of("object", POOL_LABEL),
+        "poolBefore": _label_before(POOL_LABEL),
+        "inNoPool": f"!({_has_label('object', POOL_LABEL)}) && "
+        f"(oldObject == null || !({_has_label('oldObject', POOL_LABEL)}))",
+        "labelsNow": "object.metadata.?labels.orValue({})",
+        "labelsBefore": "oldObject == null ? {} : oldObject.metadata.?labels.orValue({})",
+        "notesNow": _notes_of("object"),
+        "notesBefore": f"oldObject == null ? {{}} : {_notes_of('oldObject')}",
+        "ownNotesNow": _controller_notes("variables.notesNow"),
+        "ownNotesBefore": _controller_notes("variables.notesBefore"),
+        "changedNotes": "variables.ownNotesNow.filter(key, "
+        "variables.notesNow[?key] != variables.notesBefore[?key]) + "
+        "variables.ownNotesBefore.filter(key, !(key in variables.notesNow))",
+        "taintsNow": "object.?spec.?taints.orValue([])",
+        "taintsBefore": "oldObject == null ? [] : oldObject.?spec.?taints.orValue([])",
+    }
+    return [{"name": name, "expression": text} for name, text in expressions.items()]
 
 
 def _layout_stays(who: str, operator_account: str | None) -> Manifest:

@@ -63,29 +63,29 @@ def controller_node_policy(
 
 def _validations() -> list[Manifest]:
     return [
-        *_only(
-            _same("notes", f"key.startsWith({literal(NOTE_PREFIX)})"),
+        *_allow_only(
+            _unchanged("notes", f"key.startsWith({literal(NOTE_PREFIX)})"),
             f"annotations of {NOTE_PREFIX}, and no others",
         ),
-        *_only(
-            _same("labels", _may_label("key")),
+        *_allow_only(
+            _unchanged("labels", _may_label("key")),
             f"the labels {MIG_CONFIG_LABEL}, {MIG_STATE_LABEL}, {POOL_LABEL} and "
             f"{DEPLOY_LABEL_PREFIX}*, and those that {JOINED_ANNOTATION} names, but none "
             "of kubernetes.io and k8s.io",
         ),
-        *_only(
-            [_same_but("taints", "key", STARTUP_TAINT_KEY)],
+        *_allow_only(
+            [_unchanged_but("taints", "key", STARTUP_TAINT_KEY)],
             f"the taint {STARTUP_TAINT_KEY}, and no others",
         ),
-        *_only(
-            [_same_but("conditions", "type", NODE_CONDITION)],
+        *_allow_only(
+            [_unchanged_but("conditions", "type", NODE_CONDITION)],
             f"the condition {NODE_CONDITION}, and no others",
         ),
-        *_only(
+        *_allow_only(
             [
-                *_same("spec", "key in ['taints', 'unschedulable']"),
-                *_same("status", "key == 'conditions'"),
-                *_same(
+                *_unchanged("spec", "key in ['taints', 'unschedulable']"),
+                *_unchanged("status", "key == 'conditions'"),
+                *_unchanged(
                     "metadata",
                     f"key in {literals(('labels', 'annotations', *_SERVERS_OWN))}",
                 ),
@@ -130,7 +130,7 @@ def _may_label(key: str) -> str:
     )
 
 
-def _same(part: str, but: str) -> list[str]:
+def _unchanged(part: str, but: str) -> list[str]:
     """Returns expressions that hold if a map is unchanged, apart from certain keys.
 
     One expression covers the present keys and one the earlier keys, as the API server limits the
@@ -143,7 +143,7 @@ def _same(part: str, but: str) -> list[str]:
     ]
 
 
-def _same_but(part: str, field: str, value: str) -> str:
+def _unchanged_but(part: str, field: str, value: str) -> str:
     """Returns an expression that holds if the list is unchanged but for elements with this
     value.
     """
@@ -151,7 +151,7 @@ def _same_but(part: str, field: str, value: str) -> str:
     return f"variables.{part}Now.{without_value} == variables.{part}Before.{without_value}"
 
 
-def _only(expressions: Sequence[str], may: str) -> list[Manifest]:
+def _allow_only(expressions: Sequence[str], may: str) -> list[Manifest]:
     message = f"of a Node, the fleet controller may write {may}"
     return [
         {"expression": expression, "message": message, "reason": "Forbidden"}

@@ -31,7 +31,7 @@ def report_policy(
     the pod's token (ServiceAccountTokenPodNodeInfo, stable since Kubernetes 1.32). A token without
     it is refused. A new policy takes effect after about 0.3 s.
     """
-    return _limiting(
+    return _limit_user(
         "agent",
         service_account_user(namespace, service_account),
         name=name,
@@ -79,7 +79,7 @@ def pool_policy(
     RBAC has no rule for one field, and the status subresource takes neither finalizers nor
     annotations.
     """
-    return _limiting(
+    return _limit_user(
         "controller",
         service_account_user(namespace, service_account),
         name=name,
@@ -90,7 +90,7 @@ def pool_policy(
 
 
 def _pool_validation() -> Manifest:
-    without_ours = f"filter(f, f != {literal(RELEASE_FINALIZER)})"
+    foreign = f"filter(f, f != {literal(RELEASE_FINALIZER)})"
     new = "object.metadata.?annotations.orValue({})"
     old = "oldObject.metadata.?annotations.orValue({})"
     rollout = literal(ROLLOUT_ANNOTATION)
@@ -103,15 +103,15 @@ def _pool_validation() -> Manifest:
         f"({new}[?{rollout}] == {old}[?{rollout}] || "
         f"({old}[?{rollout}].orValue('').startsWith({literal(UNDO)}) && "
         f"{new}[?{rollout}].orValue('') in [{suspended}])) && "
-        f"object.metadata.?finalizers.orValue([]).{without_ours} == "
-        f"oldObject.metadata.?finalizers.orValue([]).{without_ours}",
+        f"object.metadata.?finalizers.orValue([]).{foreign} == "
+        f"oldObject.metadata.?finalizers.orValue([]).{foreign}",
         "message": "of a pool, the fleet controller may write the status only, remove the "
         f"finalizer {RELEASE_FINALIZER}, and take an undo out of {ROLLOUT_ANNOTATION}",
         "reason": "Forbidden",
     }
 
 
-def _limiting(
+def _limit_user(
     who: str,
     user: str,
     *,

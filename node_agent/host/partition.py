@@ -310,7 +310,7 @@ def _computes(
 def _processes(nvml: Nvml, device: Handle) -> tuple[Process, ...]:
     processes = {}
     for newest, before in _PROCESS_CALLS:
-        for process in _running(nvml, newest, before, device):
+        for process in _list_processes(nvml, newest, before, device):
             instance, compute = process.gpuInstanceId, process.computeInstanceId
             processes[process.pid, instance, compute] = Process(
                 pid=process.pid,
@@ -321,10 +321,12 @@ def _processes(nvml: Nvml, device: Handle) -> tuple[Process, ...]:
     return tuple(processes[key] for key in sorted(processes))
 
 
-def _running(nvml: Nvml, newest: str, before: str, device: Handle) -> list[binding.ProcessInfo]:
+def _list_processes(
+    nvml: Nvml, newest: str, before: str, device: Handle
+) -> list[binding.ProcessInfo]:
     for symbol in (newest, before):
         try:
-            return vitals.running(nvml, symbol, device)
+            return vitals.list_processes(nvml, symbol, device)
         except NvmlError as e:
             if e.code not in ABSENT:
                 raise

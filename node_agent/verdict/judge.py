@@ -52,7 +52,7 @@ def _message(desired: Desired, first: Reason, findings: Sequence[Check], *, on_h
     return fit_into_report(message)
 
 
-def with_reason(verdict: Verdict, code: str, desired: Desired) -> Verdict:
+def replace_reason(verdict: Verdict, code: str, desired: Desired) -> Verdict:
     """The verdict with the same findings but another reason."""
     findings = [check for check in verdict.checks if check.reason == verdict.reason]
     reason = REASONS[code]

@@ -85,7 +85,7 @@ class Renewal:
 
         node: read in this turn, as an older Node may contradict the observation.
         """
-        past = self.memory.for_boot(node.boot_id, now)
+        past = self.memory.past_of(node.boot_id, now)
         loaded = self.driver_loaded()
         signs = stale_devices.signs_of(node, observation, driver_loaded=loaded)
         self._first = self._first or signs

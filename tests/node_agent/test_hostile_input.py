@@ -173,7 +173,7 @@ def test_an_error_of_the_server_is_kept_short() -> None:
 )
 def test_an_odd_memory_of_restarts_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "restarts.json").write_text(text)
-    assert RestartMemory(tmp_path).for_boot("b", 10.0) == Past(boot_id="b")
+    assert RestartMemory(tmp_path).past_of("b", 10.0) == Past(boot_id="b")
 
 
 def test_as_it_must_be_a_node_is_read() -> None:

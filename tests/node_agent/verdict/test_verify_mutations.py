@@ -24,7 +24,7 @@ from node_agent.nvml.observed import (
 )
 from node_agent.verdict.findings import Check, Verdict
 from node_agent.verdict.instances import describe_instances
-from node_agent.verdict.judge import with_reason
+from node_agent.verdict.judge import replace_reason
 from node_agent.verdict.verify import desired_of, partitioning_in_progress, verify, verify_layout
 
 Make = Callable[[int], MigDevice]
@@ -378,7 +378,7 @@ class TestMessage:
     ) -> None:
         unknown = verify(desired, right, None)
         assert (unknown.verdict, unknown.reason) == ("Unknown", "NodeUnreadable")
-        said = with_reason(unknown, "MigModePending", desired)
+        said = replace_reason(unknown, "MigModePending", desired)
         assert (said.verdict, said.reason) == ("Mismatch", "MigModePending")
         reason = REASONS["MigModePending"]
         assert reason.advice in said.message
