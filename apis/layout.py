@@ -74,40 +74,57 @@ class Layout:
     """GPUs as written (`all`, `2`, `GPU-…`, with ranges expanded), and their desired partitions."""
 
     def __str__(self) -> str:
-        return " ".join(f"{','.join(selectors)}:{wanted}" for selectors, wanted in self.clauses)
+        return " ".join(
+            f"{','.join(selectors)}:{gpu_layout}" for selectors, gpu_layout in self.clauses
+        )
 
-    def of(self, gpus: Mapping[int, str]) -> dict[int, GpuLayout]:
+    def resolve(self, gpus: Mapping[int, str]) -> dict[int, GpuLayout]:
         """Returns the layout by NVML index, for the GPUs of a machine (index -> UUID).
 
         Raises LayoutError for a GPU that the machine does not have, or that is named twice.
         """
-        by_uuid = {uuid.lower(): index for index, uuid in gpus.items()}
-        named: dict[int, GpuLayout] = {}
-        others: GpuLayout | None = None
-        problems = []
-        for selectors, wanted in self.clauses:
+        selected = _Selected(gpus)
+        for selectors, gpu_layout in self.clauses:
             for selector in selectors:
-                if selector == "all":
-                    if others is not None:
-                        problems.append("all: named twice")
-                    if not gpus:
-                        problems.append("all: this machine has no GPU")
-                    others = wanted
-                    continue
-                index = int(selector) if selector.isdigit() else by_uuid.get(selector.lower(), -1)
-                if index not in gpus:
-                    problems.append(
-                        f"{selector}: no such GPU; this machine has {_counted(sorted(gpus))}"
-                    )
-                elif index in named:
-                    problems.append(f"{selector}: GPU {index} is named twice")
-                else:
-                    named[index] = wanted
-        if problems:
-            raise LayoutError("\n".join(problems))
-        if others is not None:
-            named = {**dict.fromkeys(gpus, others), **named}
-        return dict(sorted(named.items()))
+                selected.add(selector, gpu_layout)
+        if selected.problems:
+            raise LayoutError("\n".join(selected.problems))
+        default = selected.default
+        layouts = {**({} if default is None else dict.fromkeys(gpus, default)), **selected.layouts}
+        return dict(sorted(layouts.items()))
+
+
+class _Selected:
+    """The GPUs of a machine that the clauses of a layout have selected so far."""
+
+    def __init__(self, gpus: Mapping[int, str]) -> None:
+        """gpus: index -> UUID."""
+        self._gpus = gpus
+        self._by_uuid = {uuid.lower(): index for index, uuid in gpus.items()}
+        self.layouts: dict[int, GpuLayout] = {}
+        self.default: GpuLayout | None = None
+        """The layout of `all`, for GPUs that no other clause names."""
+        self.problems: list[str] = []
+
+    def add(self, selector: str, gpu_layout: GpuLayout) -> None:
+        if selector == "all":
+            self._add_default(gpu_layout)
+            return
+        index = int(selector) if selector.isdigit() else self._by_uuid.get(selector.lower(), -1)
+        if index not in self._gpus:
+            gpus = _describe_gpus(sorted(self._gpus))
+            self.problems.append(f"{selector}: no such GPU; this machine has {gpus}")
+        elif index in self.layouts:
+            self.problems.append(f"{selector}: GPU {index} is named twice")
+        else:
+            self.layouts[index] = gpu_layout
+
+    def _add_default(self, gpu_layout: GpuLayout) -> None:
+        if self.default is not None:
+            self.problems.append("all: named twice")
+        if not self._gpus:
+            self.problems.append("all: this machine has no GPU")
+        self.default = gpu_layout
 
 
 def parse(texts: Iterable[str], *, source: str = "layout") -> Layout:
@@ -128,14 +145,14 @@ def parse(texts: Iterable[str], *, source: str = "layout") -> Layout:
     return Layout(clauses=tuple(clauses))
 
 
-def parse_gpus(text: str, wanted: GpuLayout, *, source: str = "layout") -> Layout:
-    """Returns a layout that gives `wanted` to the GPUs in `text`, written as before a clause's
+def parse_gpus(text: str, gpu_layout: GpuLayout, *, source: str = "layout") -> Layout:
+    """Returns a layout that gives `gpu_layout` to the GPUs in `text`, written as before a clause's
     colon.
 
     Raises LayoutError.
     """
     try:
-        return Layout(clauses=((tuple(_selectors(text)), wanted),))
+        return Layout(clauses=((tuple(_selectors(text)), gpu_layout),))
     except LayoutError as e:
         raise LayoutError(f"{source}: {e}") from None
 
@@ -152,12 +169,12 @@ def ranges(indexes: Iterable[int]) -> str:
 
 
 def _clause(text: str) -> tuple[tuple[str, ...], GpuLayout]:
-    gpus, colon, what = text.partition(":")
-    if not colon or not gpus or not what:
+    gpus, colon, content = text.partition(":")
+    if not colon or not gpus or not content:
         raise LayoutError(
             "write GPUS:WHAT, for example 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off"
         )
-    return tuple(_selectors(gpus)), _what(what)
+    return tuple(_selectors(gpus)), _gpu_layout(content)
 
 
 def _selectors(text: str) -> Iterator[str]:
@@ -176,7 +193,7 @@ def _selectors(text: str) -> Iterator[str]:
         yield from map(str, range(first, last + 1))
 
 
-def _what(text: str) -> GpuLayout:
+def _gpu_layout(text: str) -> GpuLayout:
     if text in ("off", "empty"):
         return GpuLayout(mig=text == "empty")
     # A comma inside a profile's attributes is followed by a letter, and one between partitions by a
@@ -205,5 +222,5 @@ def _part(text: str) -> Partition:
     return part
 
 
-def _counted(indexes: list[int]) -> str:
+def _describe_gpus(indexes: list[int]) -> str:
     return f"GPU {', '.join(map(str, indexes))}" if indexes else "none"

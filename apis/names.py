@@ -48,7 +48,7 @@ QUARANTINE_EFFECT: Final = "NoExecute"
 
 NOTE_PREFIX: Final = f"{GROUP}/"
 """Prefix of the annotations that hold the controller's notes on a Node. Nobody else may write one
-(`apis.admission.policies.node_policy`).
+(`apis.admission.node_policy`).
 """
 VERIFIED_BOOT_ANNOTATION: Final = "slicewright.io/verified-boot"
 """Boot ID under which the controller last found the node verified. In another boot it is not

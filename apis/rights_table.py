@@ -42,23 +42,23 @@ def table() -> str:
 
 def _rows() -> Iterator[str]:
     everywhere = "the cluster"
-    yield from _of("agent", everywhere, AGENT_RULES)
-    yield from _of("controller", everywhere, CONTROLLER_RULES)
+    yield from _program_rows("agent", everywhere, AGENT_RULES)
+    yield from _program_rows("controller", everywhere, CONTROLLER_RULES)
     for namespace, rules in sorted(CONTROLLER_NAMESPACE_RULES.items()):
-        yield from _of("controller", f"namespace `{namespace}`", rules)
+        yield from _program_rows("controller", f"namespace `{namespace}`", rules)
 
 
-def _of(who: str, where: str, rules: tuple[Rule, ...]) -> Iterator[str]:
+def _program_rows(who: str, where: str, rules: tuple[Rule, ...]) -> Iterator[str]:
     for rule in rules:
         names = rule.get("resourceNames")
-        only = f" (`{'`, `'.join(names)}` only)" if names else ""
+        restriction = f" (`{'`, `'.join(names)}` only)" if names else ""
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 kind, slash, part = resource.partition("/")
-                shown = f"{kind}.{group}{slash}{part}" if group else resource
+                full_name = f"{kind}.{group}{slash}{part}" if group else resource
                 verbs = ", ".join(rule["verbs"])
                 use = _USES[who, resource]
-                yield f"| {who} | {where} | `{shown}`{only} | {verbs} | {use} |"
+                yield f"| {who} | {where} | `{full_name}`{restriction} | {verbs} | {use} |"
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from pathlib import Path
 from infra import delivery
 from infra.components import verified_start
 from node_agent.nvml import probe as nvml
+from node_agent.nvml.cache import Cache
 from node_agent.nvml.prober import Prober
 from rehearsal.cluster.node import launcher, root
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec
@@ -137,7 +138,7 @@ def _compared(directory: Path, tools: Toolchain, count: int) -> float:
     _row("a quick look, from request to parsed answer", quick)
     _row("a thorough look, likewise", thorough)
     _row("mean of five quick looks and a thorough one", whole)
-    cache = nvml.Cache()
+    cache = Cache()
     alone = [_timed(lambda: nvml.probe(cache=cache)) for _ in range(30)]
     _row("a quick look within the process that looks", alone)
     if why_not:

@@ -26,14 +26,9 @@ from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
 from node_agent.verdict import layout_change
 from node_agent.verdict.damping import Damper
+from node_agent.verdict.findings import Verdict
 from node_agent.verdict.renewal import Renewal
-from node_agent.verdict.verify import (
-    Verdict,
-    desired_of,
-    partitioning_in_progress,
-    verify,
-    verify_layout,
-)
+from node_agent.verdict.verify import desired_of, partitioning_in_progress, verify, verify_layout
 from node_agent.xids.kernel_log import KMSG
 from node_agent.xids.xid_watch import XidWatch
 from telemetry import log
@@ -126,7 +121,7 @@ class NodeWatch:
         self._health = health
         self._pace = pace
         self._clock = clock or Clock()
-        self._gpus = _Gpus(prober, kernel_log, pace, self._clock)
+        self._gpus = _GpuProbes(prober, kernel_log, pace, self._clock)
         self._reporter = report.Reporter(client, node_name)
         self._own_node = OwnNode(client, node_name, Backoff(longest_s=pace.node_every_s))
         self._node: NodeState | None = None
@@ -221,7 +216,7 @@ class NodeWatch:
         self._metrics.desired = self._desired
         if self._renewal:
             self._renewal.desired = self._desired
-        log.info("layout to prove", assigned=bool(assigned), layout=self._layout_hash[:8])
+        log.info("layout to verify", assigned=bool(assigned), layout=self._layout_hash[:8])
 
     def _add_hung_since(self, verdict: Verdict, at: float) -> Verdict:
         """Adds when the driver stopped answering. An age would change on every probe."""
@@ -282,7 +277,7 @@ class HostWatch:
         self._health = health
         self._pace = pace
         self._clock = clock or Clock()
-        self._gpus = _Gpus(prober, kernel_log, pace, self._clock)
+        self._gpus = _GpuProbes(prober, kernel_log, pace, self._clock)
         self._damper = Damper()
         self._verdicts = _VerdictLog()
         self._layouts: dict[int, GpuLayout] = {}
@@ -321,7 +316,7 @@ class HostWatch:
     def _resolve_layout(self, observation: Observation) -> None:
         """Finds the GPUs that the layout names. If a GPU has gone, the last result is kept."""
         try:
-            self._layouts = self._layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+            self._layouts = self._layout.resolve(observation.uuids)
             self._layout_problem = None
         except LayoutError as e:
             if str(e) != self._layout_problem:
@@ -337,7 +332,7 @@ class _Probe:
     """None: the GPUs were not probed."""
 
 
-class _Gpus:
+class _GpuProbes:
     """Probes the GPUs and reads Xids, thoroughly every `Pace.thorough_every_s`."""
 
     def __init__(self, prober: Prober, kernel_log: Path, pace: Pace, clock: Clock) -> None:

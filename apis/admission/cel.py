@@ -21,6 +21,11 @@ def literals(texts: Iterable[str]) -> str:
     return f"[{', '.join(map(literal, texts))}]"
 
 
+def service_account_user(namespace: str, name: str) -> str:
+    """Returns the user name of a service account's requests."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
 def rule(operations: Sequence[str], resources: Sequence[str], *, group: str = "") -> Manifest:
     """Returns the requests that a policy examines.
 
@@ -57,10 +62,10 @@ def policy(
             "validations": list(validations),
         },
     }
-    return body, _in_force(name)
+    return body, _binding(name)
 
 
-def _in_force(name: str) -> Manifest:
+def _binding(name: str) -> Manifest:
     """The binding that makes a policy deny, everywhere, under the policy's name."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",

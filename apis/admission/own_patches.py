@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from apis.admission.cel import literal, literals, policy, rule
+from apis.admission.cel import literal, literals, policy, rule, service_account_user
 from apis.names import (
     CONTROLLER_SERVICE_ACCOUNT,
     DEPLOY_LABEL_PREFIX,
@@ -53,42 +53,46 @@ def controller_node_policy(
             {
                 "name": "is-controller",
                 "expression": "request.userInfo.username == "
-                + literal(f"system:serviceaccount:{namespace}:{service_account}"),
+                + literal(service_account_user(namespace, service_account)),
             }
         ],
         variables=_variables(),
-        validations=[
-            *_only(
-                _same("notes", f"key.startsWith({literal(NOTE_PREFIX)})"),
-                f"annotations of {NOTE_PREFIX}, and no others",
-            ),
-            *_only(
-                _same("labels", _may_label("key")),
-                f"the labels {MIG_CONFIG_LABEL}, {MIG_STATE_LABEL}, {POOL_LABEL} and "
-                f"{DEPLOY_LABEL_PREFIX}*, and those that {JOINED_ANNOTATION} names, but none "
-                "of kubernetes.io and k8s.io",
-            ),
-            *_only(
-                [_same_but("taints", "key", STARTUP_TAINT_KEY)],
-                f"the taint {STARTUP_TAINT_KEY}, and no others",
-            ),
-            *_only(
-                [_same_but("conditions", "type", NODE_CONDITION)],
-                f"the condition {NODE_CONDITION}, and no others",
-            ),
-            *_only(
-                [
-                    *_same("spec", "key in ['taints', 'unschedulable']"),
-                    *_same("status", "key == 'conditions'"),
-                    *_same(
-                        "metadata",
-                        f"key in {literals(('labels', 'annotations', *_SERVERS_OWN))}",
-                    ),
-                ],
-                "labels, annotations, taints and conditions, and whether it is cordoned",
-            ),
-        ],
+        validations=_validations(),
     )
+
+
+def _validations() -> list[Manifest]:
+    return [
+        *_allow_only(
+            _unchanged("notes", f"key.startsWith({literal(NOTE_PREFIX)})"),
+            f"annotations of {NOTE_PREFIX}, and no others",
+        ),
+        *_allow_only(
+            _unchanged("labels", _may_label("key")),
+            f"the labels {MIG_CONFIG_LABEL}, {MIG_STATE_LABEL}, {POOL_LABEL} and "
+            f"{DEPLOY_LABEL_PREFIX}*, and those that {JOINED_ANNOTATION} names, but none "
+            "of kubernetes.io and k8s.io",
+        ),
+        *_allow_only(
+            [_unchanged_but("taints", "key", STARTUP_TAINT_KEY)],
+            f"the taint {STARTUP_TAINT_KEY}, and no others",
+        ),
+        *_allow_only(
+            [_unchanged_but("conditions", "type", NODE_CONDITION)],
+            f"the condition {NODE_CONDITION}, and no others",
+        ),
+        *_allow_only(
+            [
+                *_unchanged("spec", "key in ['taints', 'unschedulable']"),
+                *_unchanged("status", "key == 'conditions'"),
+                *_unchanged(
+                    "metadata",
+                    f"key in {literals(('labels', 'annotations', *_SERVERS_OWN))}",
+                ),
+            ],
+            "labels, annotations, taints and conditions, and whether it is cordoned",
+        ),
+    ]
 
 
 def _variables() -> list[Manifest]:
@@ -102,14 +106,14 @@ def _variables() -> list[Manifest]:
         "taints": "{node}.?spec.?taints.orValue([])",
         "conditions": "{node}.?status.?conditions.orValue([])",
     }
-    found = [
+    variables = [
         {"name": f"{part}{when}", "expression": expression.format(node=node)}
         for part, expression in parts.items()
         for when, node in (("Now", "object"), ("Before", "oldObject"))
     ]
     noted = f"[?{literal(JOINED_ANNOTATION)}].orValue('')"
     joined = f"variables.notesBefore{noted} + variables.notesNow{noted}"
-    return [*found, {"name": "joined", "expression": joined}]
+    return [*variables, {"name": "joined", "expression": joined}]
 
 
 def _may_label(key: str) -> str:
@@ -126,7 +130,7 @@ def _may_label(key: str) -> str:
     )
 
 
-def _same(part: str, but: str) -> list[str]:
+def _unchanged(part: str, but: str) -> list[str]:
     """Returns expressions that hold if a map is unchanged, apart from certain keys.
 
     One expression covers the present keys and one the earlier keys, as the API server limits the
@@ -139,15 +143,15 @@ def _same(part: str, but: str) -> list[str]:
     ]
 
 
-def _same_but(part: str, field: str, value: str) -> str:
+def _unchanged_but(part: str, field: str, value: str) -> str:
     """Returns an expression that holds if the list is unchanged but for elements with this
     value.
     """
-    others = f"filter(one, one.{field} != {literal(value)})"
-    return f"variables.{part}Now.{others} == variables.{part}Before.{others}"
+    without_value = f"filter(one, one.{field} != {literal(value)})"
+    return f"variables.{part}Now.{without_value} == variables.{part}Before.{without_value}"
 
 
-def _only(expressions: Sequence[str], may: str) -> list[Manifest]:
+def _allow_only(expressions: Sequence[str], may: str) -> list[Manifest]:
     message = f"of a Node, the fleet controller may write {may}"
     return [
         {"expression": expression, "message": message, "reason": "Forbidden"}

@@ -82,16 +82,16 @@ def _variables() -> list[Manifest]:
         "ephemeralContainers": "oldObject == null ? [] : "
         "object.spec.?ephemeralContainers.orValue([]).filter(c, "
         "!oldObject.spec.?ephemeralContainers.orValue([]).exists(old, old.name == c.name))",
-        "taking": _names(
+        "taking": _container_names(
             f"c.?env.orValue([]).exists(e, e.name == {literal(VARIABLE)} && "
             f"!(e.?value.orValue('') in {literals(_NO_GPU)}))"
         ),
-        "overriding": _names(
+        "overriding": _container_names(
             f"{_REQUESTS} && c.?envFrom.orValue([]).exists(source, "
             f"{literal(VARIABLE)}.startsWith(source.?prefix.orValue('')))",
             lists=_LISTS[:2],
         ),
-        "open": f"!variables.toleratesGpu ? [] : {_open()}",
+        "open": f"!variables.toleratesGpu ? [] : {_unguarded_containers()}",
     }
     return [{"name": name, "expression": text} for name, text in expressions.items()]
 
@@ -108,7 +108,7 @@ as it is, and so does a request for 0.
 """
 
 
-def _open() -> str:
+def _unguarded_containers() -> str:
     """Returns the names of the containers whose image or ConfigMap may set the variable."""
     closed = (
         f"c.?env.orValue([]).exists(e, e.name == {literal(VARIABLE)} && "
@@ -116,12 +116,12 @@ def _open() -> str:
     )
     # An ephemeral container can request nothing.
     return (
-        f"{_names(f'!({_REQUESTS}) && !{closed}', lists=_LISTS[:2])} + "
-        f"{_names(f'!{closed}', lists=_LISTS[2:])}"
+        f"{_container_names(f'!({_REQUESTS}) && !{closed}', lists=_LISTS[:2])} + "
+        f"{_container_names(f'!{closed}', lists=_LISTS[2:])}"
     )
 
 
-def _names(condition: str, *, lists: Sequence[str] = _LISTS) -> str:
+def _container_names(condition: str, *, lists: Sequence[str] = _LISTS) -> str:
     """Returns the names of the containers `c` that meet the condition."""
     return " + ".join(f"variables.{part}.filter(c, {condition}).map(c, c.name)" for part in lists)
 
@@ -151,18 +151,18 @@ def _validations() -> list[Manifest]:
             "message": f"the pod {naming}",
             "reason": "Forbidden",
         },
-        _without(
+        _forbid_containers(
             "taking",
             f"set {VARIABLE}, by which a container gets GPUs that it has not requested. "
             "Request a partition in resources.limits and leave the variable out, or write "
             "the value void",
         ),
-        _without(
+        _forbid_containers(
             "overriding",
             f"request GPUs and have an envFrom that could set {VARIABLE}, which would count more "
             "than what was allocated. Give the envFrom a prefix, or name its keys in env",
         ),
-        _without(
+        _forbid_containers(
             "open",
             "may run beside GPUs, which their pod tolerates, and request none: their image or a "
             f"ConfigMap could bring them all. Write the variable {VARIABLE} with the value "
@@ -171,7 +171,7 @@ def _validations() -> list[Manifest]:
     ]
 
 
-def _without(variable: str, why: str) -> Manifest:
+def _forbid_containers(variable: str, why: str) -> Manifest:
     """Returns the validation that a list of container names is empty."""
     return {
         "expression": f"variables.{variable}.size() == 0",

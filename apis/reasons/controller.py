@@ -23,31 +23,31 @@ class Reason:
 
 
 _NOTHING: Final = "nothing; it passes"
-_AGENTS_LOG: Final = "the log of the node's node-agent pod, or `kubectl describe` of it"
-_TRIED: Final = f"tried up to {MOST_TRIES} times: its pod is recreated"
+_AGENTS_LOG: Final = "read the log of the node's node-agent pod, or its `kubectl describe`"
+_RESTARTS: Final = f"mig-manager's pod is recreated up to {MOST_TRIES} times"
 
 OF_A_NODE: Final = (
     Reason(
         code="NoReport",
         status="Unknown",
         meaning="the node's agent has never reported; the message says what its pod waits for, "
-        "where the cluster knows",
+        "if the cluster knows",
         remedy="`kubectl -n slicewright-system get pods -o wide -l "
         "app.kubernetes.io/name=node-agent`. No pod on the node: `kubectl -n slicewright-system "
         "describe daemonset node-agent-POOL`. A pod that waits: `kubectl describe` says for what "
-        "(an image, or the runtime class `nvidia`, which the GPU operator makes). A pod that runs: "
-        "read its log",
+        "(an image, or the runtime class `nvidia`, which the GPU operator creates). A pod that "
+        "runs: read its log",
     ),
     Reason(
         code="ReportTooOld",
         status="Unknown",
         meaning="the agent has been silent for 15 minutes; it reports at least every six",
-        remedy=f"{_AGENTS_LOG}; is the node Ready, and can it reach the API server?",
+        remedy=f"{_AGENTS_LOG}; check that the node is Ready and can reach the API server",
     ),
     Reason(
         code="ReportOfAnotherNode",
         status="Unknown",
-        meaning="the report is of an earlier node of the same name",
+        meaning="the report is about an earlier node of the same name",
         remedy=_NOTHING,
     ),
     Reason(
@@ -68,7 +68,7 @@ OF_A_NODE: Final = (
         code="ReportFromEarlierLayout",
         status="Unknown",
         of_layout=True,
-        meaning="the node has had another layout since the report, and was given this one again",
+        meaning="the node had another layout after the report, and has got this layout back",
         remedy="nothing; its agent reports again within a minute or two",
     ),
     Reason(
@@ -80,14 +80,14 @@ OF_A_NODE: Final = (
     Reason(
         code="ReportUnreadable",
         status="Unknown",
-        meaning="the report has a verdict that this controller does not know",
+        meaning="this controller does not know the report's verdict",
         remedy="run `pulumi up`, so that agent and controller are of one release",
     ),
     Reason(
         code="NoReason",
         status="False or Unknown",
         meaning="the report gives no reason",
-        remedy="run `pulumi up`, so that agent and controller are of one release",
+        remedy="run `pulumi up`, so that agent and controller have the same version",
     ),
     Reason(
         code="NodeNotReady",
@@ -99,27 +99,28 @@ OF_A_NODE: Final = (
         code="MigConfigNotSet",
         status="Unknown",
         of_layout=True,
-        meaning="the label nvidia.com/mig.config is not yet what the pool wants",
+        meaning="the label nvidia.com/mig.config does not have the pool's layout yet",
         remedy=_NOTHING,
     ),
     Reason(
         code="MigConfigChanged",
         status="Unknown",
-        meaning="someone else has changed the label nvidia.com/mig.config of a verified node",
-        remedy="nothing: the node is held, drained and set back under the pool's rollout policy; "
-        "[take the right](integrity.md) to change it from others",
+        meaning="someone other than the controller has changed the label nvidia.com/mig.config "
+        "of a verified node",
+        remedy="nothing: the node is held, drained and changed back under the pool's rollout "
+        "policy; [remove the right](integrity.md) to change the label from others",
     ),
     Reason(
         code="MigManagerBusy",
         status="Unknown",
-        meaning="mig-manager changes the partitions",
+        meaning="mig-manager is changing the partitions",
         remedy=_NOTHING,
     ),
     Reason(
         code="MigManagerFailed",
         status="False",
-        meaning="the partitions match, but mig-manager says `failed`",
-        remedy=f"none at first: its restart is {_TRIED}; then its log",
+        meaning="the partitions match, but mig-manager's state is `failed`",
+        remedy=f"none at first: {_RESTARTS}; then read its log",
     ),
     Reason(
         code="OperandsPaused",
@@ -134,7 +135,7 @@ OF_A_NODE: Final = (
             code=trouble.reason,
             status="Unknown, then False" if trouble.restart else "False",
             meaning=f"for {trouble.after_s / 60:.0f} minutes {trouble.meaning}",
-            remedy=f"none at first: a restart of mig-manager is {_TRIED}; then {trouble.remedy}"
+            remedy=f"none at first: {_RESTARTS}; then {trouble.remedy}"
             if trouble.restart
             else trouble.remedy,
         )
@@ -165,16 +166,16 @@ OF_A_POOL: Final = (
     Reason(
         code="AllNodesProven",
         status="Verified True",
-        meaning="every node matches; those that are still joining are held, and the message names "
-        "them",
+        meaning="every node matches; the message names nodes that are still joining, which are "
+        "held",
         remedy="",
     ),
     Reason(
         code="EnoughNodesProven",
         status="Verified True",
-        meaning="some nodes do not match, not more than `tolerateUnproven` allows; they are held, "
-        "and named in `failingNodes`",
-        remedy="as for `NodesFailing`, in your own time",
+        meaning="some nodes do not match, but no more than `tolerateUnproven` allows; they are "
+        "held, and `failingNodes` names them",
+        remedy="as for `NodesFailing`, but without urgency",
     ),
     Reason(
         code="NoNodes",
@@ -185,39 +186,40 @@ OF_A_POOL: Final = (
     Reason(
         code="TooFewNodes",
         status="Verified False, Settled False; after 30 minutes Progressing False, Degraded True",
-        meaning="fewer nodes exist than the pool's minimum. `pulumi up` fails with it after its "
-        "wait",
-        remedy="see why no node joins: quota, stock and events of the node pool in the cloud "
-        "(`slicewright doctor` asks for quota and stock); in an existing cluster the labels in "
-        "`select`. Then `kubectl wait gpupool POOL --for=condition=Verified --timeout=1h`, and "
-        "`pulumi up`. **A node that you deleted with kubectl** comes back only where its instance "
-        "registers again: delete the *instance* in the cloud instead, and the node pool makes "
-        "another ([day two](../how-to/day-two.md#a-lost-or-broken-node))",
+        meaning="fewer nodes exist than the pool's minimum. `pulumi up` waits, then fails with "
+        "this reason",
+        remedy="find out why no node joins: check quota, stock and events of the node pool in the "
+        "cloud (`slicewright doctor` checks quota and stock); in an existing cluster check the "
+        "labels in `select`. Then run "
+        "`kubectl wait gpupool POOL --for=condition=Verified --timeout=1h`, and `pulumi up`. "
+        "**A node that you deleted with kubectl** comes back only if its instance registers "
+        "again: delete the *instance* in the cloud instead, and the node pool creates another "
+        "([day two](../how-to/day-two.md#a-lost-or-broken-node))",
     ),
     Reason(
         code="NodesFailing",
         status="Verified False, Degraded True, Settled True",
-        meaning="nodes are wrong by themselves. Settled stays False while others may yet be proven "
-        "and `tolerateUnproven` allows these",
-        remedy="the message names the first two, `status.failingNodes` twenty",
+        meaning="some nodes do not match, and need a repair. Settled stays False while other "
+        "nodes may still be verified and `tolerateUnproven` allows the failing nodes",
+        remedy="the message names the first two nodes, `status.failingNodes` the first twenty",
     ),
     Reason(
         code="NodesNotProven",
         status="Verified False",
-        meaning="no node is known to be wrong, but some are not known to be right",
-        remedy="the message names the first two",
+        meaning="no node is known to be wrong, but some are not verified",
+        remedy="the message names the first two nodes",
     ),
     Reason(
         code="NodesBeingSetUp",
         status="Progressing True",
-        meaning="nodes are not verified, and within their five minutes",
+        meaning="some nodes are not verified yet, and still have time: five minutes",
         remedy=_NOTHING,
     ),
     Reason(
         code="WaitingForNodes",
         status="Progressing True",
         meaning="fewer nodes exist than the pool's minimum",
-        remedy="see why none joins, as for `TooFewNodes`",
+        remedy="find out why no node joins, as for `TooFewNodes`",
     ),
     Reason(
         code="Settled",
@@ -228,7 +230,7 @@ OF_A_POOL: Final = (
     Reason(
         code="AsWanted",
         status="Degraded False",
-        meaning="no node is wrong that is not being set up or changed",
+        meaning="every node is healthy, or is being set up or changed",
         remedy="",
     ),
     Reason(
@@ -241,14 +243,14 @@ OF_A_POOL: Final = (
     Reason(
         code="NotStalled",
         status="Stalled False",
-        meaning="the pool is verified, or may yet be; otherwise Stalled has the reason of Settled, "
-        "or else of Degraded",
+        meaning="the pool is verified, or may still be verified; otherwise Stalled has the "
+        "reason of Settled, or else of Degraded",
         remedy="",
     ),
     Reason(
         code="NotYetVerified",
         status="(event)",
-        meaning="progress that a waiting `pulumi up` shows every ten seconds, less often where "
+        meaning="progress that a waiting `pulumi up` shows every ten seconds, or less often if "
         "many pools wait",
         remedy="",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-What = Literal[
+TroubleName = Literal[
     "",
     "PartitioningNotStarted",
     "PartitioningStuck",
@@ -42,15 +42,16 @@ class Trouble:
     remedy: str = ""
 
 
-_SEE_MIG_MANAGER = "see the log of the nvidia-mig-manager pod on the node"
-TROUBLES: Final[Mapping[What, Trouble]] = {
+_READ_MIG_MANAGER_LOG = "read the log of the nvidia-mig-manager pod on the node"
+TROUBLES: Final[Mapping[TroubleName, Trouble]] = {
     "PartitioningNotStarted": Trouble(
         after_s=900,
         restart=MIG_MANAGER,
         reason="PartitioningNotStarted",
-        meaning="mig-manager has not taken up the layout that nvidia.com/mig.config asks for",
-        remedy="see whether an nvidia-mig-manager pod runs on the node, and its log; the node's "
-        "label nvidia.com/gpu.deploy.mig-manager must be true",
+        meaning="mig-manager has not started to apply the layout of the label "
+        "nvidia.com/mig.config",
+        remedy="check whether an nvidia-mig-manager pod runs on the node, and read its log; the "
+        "node's label nvidia.com/gpu.deploy.mig-manager must be true",
     ),
     # At most five waits of five minutes each are legal, but they take seconds.
     "PartitioningStuck": Trouble(
@@ -58,15 +59,16 @@ TROUBLES: Final[Mapping[What, Trouble]] = {
         restart=MIG_MANAGER,
         reason="PartitioningStuck",
         meaning="nvidia.com/mig.config.state stays pending",
-        remedy=f"{_SEE_MIG_MANAGER}, end what holds the GPUs, or end its instance in the cloud",
+        remedy=f"{_READ_MIG_MANAGER_LOG}, stop the processes that hold the GPUs, or delete the "
+        "node's instance in the cloud",
     ),
     # A restart of mig-manager would only make it failed: it reboots once.
     "RebootStuck": Trouble(
         after_s=1200,
         reason="RebootStuck",
-        meaning="nvidia.com/mig.config.state stays rebooting: the reboot failed, or the node does "
-        "not come back from it",
-        remedy="reboot the node by the cloud's API, or end its instance there",
+        meaning="nvidia.com/mig.config.state stays rebooting: the reboot failed, or the node "
+        "does not come back",
+        remedy="reboot the node with the cloud's API, or delete its instance there",
     ),
     "MigManagerFailed": Trouble(after_s=0, restart=MIG_MANAGER),
     "OperandsPaused": Trouble(
@@ -74,7 +76,7 @@ TROUBLES: Final[Mapping[What, Trouble]] = {
         restart=MIG_MANAGER,
         under_pods=True,
         reason="OperandsPaused",
-        meaning="mig-manager has ended and left operands paused",
+        meaning="mig-manager has finished, but operands are still paused",
         remedy="set their labels nvidia.com/gpu.deploy.… from paused-for-mig-change to true",
     ),
     "StaleSuccess": Trouble(after_s=600, restart=MIG_MANAGER),
@@ -82,8 +84,8 @@ TROUBLES: Final[Mapping[What, Trouble]] = {
     "OperandCrashLoop": Trouble(
         after_s=600,
         reason="OperandCrashLoop",
-        meaning="one of NVIDIA's operands on the node ends again and again",
-        remedy="see the log of its last run (kubectl logs --previous)",
+        meaning="one of NVIDIA's operands on the node exits again and again",
+        remedy="read the log of its last run (kubectl logs --previous)",
     ),
     # Noted after two minutes, so held after five. A report that is late holds no node: an outage of
     # the API server makes all of them late.

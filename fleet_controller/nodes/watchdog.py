@@ -18,7 +18,7 @@ from typing import Final
 
 from apis.names import DEPLOY_LABEL_PREFIX
 from apis.reasons.agent import DRIVER_DOES_NOT_ANSWER
-from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, Trouble, What
+from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, Trouble, TroubleName
 from fleet_controller.membership.membership import memberships
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.nodes.waiting_pods import CRASH_LOOP
@@ -130,7 +130,9 @@ def watch(
     return replace(tried, assessment=assessment, hold_if_room=silent)
 
 
-def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -> What | None:
+def trouble_of(
+    node: Node, pool: Pool, base: Assessment, operands: str | None
+) -> TroubleName | None:
     """Returns the trouble that the node may be stuck in, without checking whether it lasts."""
     if base.status == "True" or _upgrades_driver(node):
         return None
@@ -193,7 +195,7 @@ def _upgrades_driver(node: Node) -> bool:
     return change is not None and change.phase == "Upgrading"
 
 
-def _at_rest(node: Node, base: Assessment) -> What | None:
+def _at_rest(node: Node, base: Assessment) -> TroubleName | None:
     """Returns the trouble of a node whose mig-manager does nothing at the moment."""
     match node.mig_state:
         case None:

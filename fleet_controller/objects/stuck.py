@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from apis.reasons.troubles import What
+from apis.reasons.troubles import TroubleName
 from fleet_controller.objects.bounds import LONGEST_NAME, UNREADABLE, seconds, stamp, text
 from fleet_controller.objects.node import Node
 
@@ -23,7 +23,7 @@ class Stuck:
     node_uid: str
     layout: str
     """The layout that the pool wants. For another layout, counting starts from zero."""
-    trouble: What
+    trouble: TroubleName
     since: float
     """Start of the trouble, in whole seconds since the epoch, like all times here."""
     next: float
@@ -54,7 +54,7 @@ def stuck_of(node: Node) -> Stuck | None:
         return None
     try:
         raw: Any = json.loads(node.stuck)
-        if raw["nodeUid"] != node.uid or raw["what"] not in get_args(What):
+        if raw["nodeUid"] != node.uid or raw["what"] not in get_args(TroubleName):
             return None
         return Stuck(
             node_uid=node.uid,

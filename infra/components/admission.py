@@ -9,7 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from apis import names
-from apis.admission import pod_policy, policies
+from apis.admission import node_policy, pod_policy
 from infra import values
 from infra.plan import ByoPoolPlan
 
@@ -39,7 +39,7 @@ class NodeGuard(pulumi.ComponentResource):
         super().__init__("slicewright:index:NodeGuard", name, {}, opts)
         self.guards = enforce_policy(
             f"{name}-policy",
-            policies.node_policy(
+            node_policy.node_policy(
                 admin_groups=admin_groups, operator_account=operator_account, selecting=selecting
             ),
             pulumi.ResourceOptions(parent=self, deleted_with=cluster),

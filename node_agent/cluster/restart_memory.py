@@ -50,7 +50,7 @@ class RestartMemory:
         self._path = directory / _FILE
         self._past: Past | None = None
 
-    def for_boot(self, boot_id: str, now: float) -> Past:
+    def past_of(self, boot_id: str, now: float) -> Past:
         """The past of this boot, empty after a reboot. now: on the machine's monotonic clock."""
         past = self._past or self._load()
         if past.boot_id != boot_id or any(end > now for end in past.ends):

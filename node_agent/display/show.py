@@ -10,7 +10,7 @@ from apis.reasons.agent import MATCH, REASONS
 from node_agent.display import picture
 from node_agent.nvml import profiles
 from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
-from node_agent.verdict.verify import Verdict
+from node_agent.verdict.findings import Verdict
 from node_agent.xids.meanings import describe as describe_xid
 
 

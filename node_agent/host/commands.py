@@ -53,7 +53,7 @@ def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: f
     from node_agent.host.reader import Reader
 
     try:
-        with _exclusive(), _stop_between_steps() as stop:
+        with _one_change_at_a_time(), _stop_between_steps() as stop:
             return _apply(Reader(deadline_s=deadline_s, stop=stop), layout, dry_run, wait_s, stop)
     except NvmlCallFailed as e:
         return _problem(_add_advice(str(e), e), WRONG_USE)
@@ -64,29 +64,35 @@ def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: f
 def _apply(
     reader: GpuReader, layout: Layout, dry_run: bool, wait_s: float, stop: Callable[[], bool]
 ) -> int:
-    from node_agent.host import partition
-
     try:
         planned = transaction.plan(reader, lambda gpus: _select(layout, gpus))
     except LayoutError as e:
         return _problem(str(e), WRONG_USE)
     except placement.LayoutImpossible as e:
         return _problem(str(e), UNCHANGED)
-    for gpu in planned.before:
-        if gpu.index in planned.layouts and planned.layouts[gpu.index].mig and not gpu.persistent:
-            _say(_PERSISTENCE_OFF.format(gpu=gpu.index), sys.stderr)
+    _warn_about_persistence(planned)
     if not planned.changes:
-        _say(
-            "nothing to do: "
-            + "; ".join(
-                f"GPU {index} {gpu_layout}" for index, gpu_layout in planned.layouts.items()
-            )
-        )
+        layouts = (f"GPU {index} {gpu_layout}" for index, gpu_layout in planned.layouts.items())
+        _say(f"nothing to do: {'; '.join(layouts)}")
         return DONE
     names = {gpu.index: {p.id: p.name for p in gpu.offered} for gpu in planned.before}
     if dry_run:
         return _print_plan(planned, names)
-    planned = _when_free(reader, layout, planned, wait_s, stop)
+    planned = _wait_until_free(reader, layout, planned, wait_s, stop)
+    return _execute(planned, names, stop)
+
+
+def _warn_about_persistence(planned: Plan) -> None:
+    for gpu in planned.before:
+        if gpu.index in planned.layouts and planned.layouts[gpu.index].mig and not gpu.persistent:
+            _say(_PERSISTENCE_OFF.format(gpu=gpu.index), sys.stderr)
+
+
+def _execute(
+    planned: Plan, names: Mapping[int, Mapping[int, str]], stop: Callable[[], bool]
+) -> int:
+    from node_agent.host import partition
+
     try:
         with partition.opened() as silicon:
             done = transaction.execute(
@@ -118,7 +124,7 @@ def profiles(gpus: Sequence[ObservedGpu], *, deadline_s: float) -> str:
 
     Only root sees placements. Raises NvmlCallFailed.
     """
-    starts = _starts(deadline_s)
+    starts = _read_placements(deadline_s)
     by_table: dict[str, list[ObservedGpu]] = {}
     for gpu in gpus:
         by_table.setdefault(f"{gpu.model}\n{_profile_table(gpu, starts)}", []).append(gpu)
@@ -144,7 +150,7 @@ def _profile_table(gpu: ObservedGpu, starts: Mapping[tuple[int, int], str]) -> s
     return show.table(rows)
 
 
-def _starts(deadline_s: float) -> Mapping[tuple[int, int], str]:
+def _read_placements(deadline_s: float) -> Mapping[tuple[int, int], str]:
     """(GPU, profile) -> placements, empty without privileges."""
     from node_agent.host.reader import Reader
 
@@ -181,7 +187,7 @@ def describe(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
 
 
 def _select(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
-    layouts = layout.of({gpu.index: gpu.uuid for gpu in gpus})
+    layouts = layout.resolve({gpu.index: gpu.uuid for gpu in gpus})
     by_index = {gpu.index: gpu for gpu in gpus}
     # A GPU without MIG has it off already, so `all:off` must not fail for it.
     return {
@@ -191,7 +197,7 @@ def _select(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
     }
 
 
-def _when_free(
+def _wait_until_free(
     reader: GpuReader, layout: Layout, planned: Plan, wait_s: float, stop: Callable[[], bool]
 ) -> Plan:
     """The plan once no process uses the GPUs, or the last plan after the wait."""
@@ -284,7 +290,7 @@ def _say(text: str, to: TextIO | None = None) -> None:
 
 
 @contextmanager
-def _exclusive() -> Iterator[None]:
+def _one_change_at_a_time() -> Iterator[None]:
     """Allows a single change at a time: two would see each other's intermediate states."""
     path = next((d for d in _LOCKS if os.access(d, os.W_OK)), _LOCKS[-1]) / "slicewright-agent.lock"
     # O_NOFOLLOW: in a world-writable directory the name could be a link to another file.

@@ -24,8 +24,8 @@ from node_agent.host.mig_state import (
 from node_agent.host.transaction import NvmlCallFailed
 from node_agent.nvml import binding, vitals
 from node_agent.nvml.binding import ABSENT, Handle, Nvml, NvmlError
+from node_agent.nvml.mig_queries import read_mig_mode, read_offered_profiles
 from node_agent.nvml.observed import OfferedProfile
-from node_agent.nvml.probe import mig_mode, offered_profiles
 from node_agent.nvml.profiles import name_of_profile
 
 _NOWHERE = 0xFFFFFFFF
@@ -153,7 +153,7 @@ class NvmlPartitioner:
             facts["minor"] = _if_supported(nvml, "nvmlDeviceGetMinorNumber", device)
             persistence = _if_supported(nvml, "nvmlDeviceGetPersistenceMode", device)
             facts["persistent"] = persistence != 0
-            mig, pending = mig_mode(nvml, device)
+            mig, pending = read_mig_mode(nvml, device)
             if mig != "unsupported":
                 facts["mig"], facts["pending"] = mig == "enabled", pending == "enabled"
                 facts["offered"] = _profiles(nvml, device)
@@ -184,7 +184,7 @@ def _profiles(nvml: Nvml, device: Handle) -> tuple[Profile, ...]:
             raise
         total = None
     return tuple(
-        _profile(nvml, device, offered, total) for offered in offered_profiles(nvml, device)
+        _profile(nvml, device, offered, total) for offered in read_offered_profiles(nvml, device)
     )
 
 
@@ -310,7 +310,7 @@ def _computes(
 def _processes(nvml: Nvml, device: Handle) -> tuple[Process, ...]:
     processes = {}
     for newest, before in _PROCESS_CALLS:
-        for process in _running(nvml, newest, before, device):
+        for process in _list_processes(nvml, newest, before, device):
             instance, compute = process.gpuInstanceId, process.computeInstanceId
             processes[process.pid, instance, compute] = Process(
                 pid=process.pid,
@@ -321,10 +321,12 @@ def _processes(nvml: Nvml, device: Handle) -> tuple[Process, ...]:
     return tuple(processes[key] for key in sorted(processes))
 
 
-def _running(nvml: Nvml, newest: str, before: str, device: Handle) -> list[binding.ProcessInfo]:
+def _list_processes(
+    nvml: Nvml, newest: str, before: str, device: Handle
+) -> list[binding.ProcessInfo]:
     for symbol in (newest, before):
         try:
-            return vitals.running(nvml, symbol, device)
+            return vitals.list_processes(nvml, symbol, device)
         except NvmlError as e:
             if e.code not in ABSENT:
                 raise

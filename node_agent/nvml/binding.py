@@ -114,6 +114,11 @@ class Nvml:
         self.call(symbol, *arguments, byref(value))
         return value
 
+    def read_or_none(self, symbol: str, kind: type[Any], *arguments: Any) -> Any | None:
+        """The value, None without an answer. Only for facts that a verdict does not need."""
+        value = kind()
+        return None if self.function(symbol)(*arguments, byref(value)) else value
+
     def number(self, symbol: str, *arguments: Any) -> int:
         """An unsigned int that it writes. Raises NvmlError."""
         return int(self.read(symbol, c_uint, *arguments).value)

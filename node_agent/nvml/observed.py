@@ -219,6 +219,11 @@ class Observation:
     gpus: tuple[ObservedGpu, ...] = ()
     failure: Failure | None = None
 
+    @property
+    def uuids(self) -> dict[int, str]:
+        """NVML index -> UUID, empty for a GPU whose UUID cannot be read."""
+        return {gpu.index: gpu.uuid or "" for gpu in self.gpus}
+
 
 def packed(observation: Observation) -> bytes:
     """The bytes for the pipe from the worker. They are read in a sixth of JSON's time."""

@@ -102,10 +102,20 @@ class Prober:
             pass  # already reaped
 
 
+def probe_once(deadline_s: float, *, thorough: bool = False) -> Observation:
+    """Makes one probe with a fork server of its own. Raises ForkServerEnded."""
+    prober = Prober.start(deadline_s=deadline_s)
+    try:
+        return prober.probe(thorough=thorough)
+    finally:
+        prober.close()
+
+
 def _nvml(utilization: bool) -> Probes:
     try:
         # Imported here, because only the fork server should load ctypes.
-        from node_agent.nvml.probe import Cache, probe
+        from node_agent.nvml.cache import Cache
+        from node_agent.nvml.probe import probe
     except ImportError as e:
         text = f"this Python cannot call NVML: {e}"
         broken = Observation(failure=Failure(call="probe", code=BROKEN, text=text))

@@ -36,18 +36,18 @@ def measure(nvml: Nvml, gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
 
     Raises no NvmlError.
     """
-    started = [_started(nvml, gpu) for gpu in gpus]
-    if any(isinstance(samples, dict) and samples for samples in started):
+    sampling = [_start_sampling(nvml, gpu) for gpu in gpus]
+    if any(isinstance(samples, dict) and samples for samples in sampling):
         time.sleep(WINDOW_S)
     return tuple(
         replace(gpu, utilization_failure=samples)
         if isinstance(samples, Failure)
-        else replace(gpu, utilization=tuple(_finished(nvml, gpu.index, samples)))
-        for gpu, samples in zip(gpus, started, strict=True)
+        else replace(gpu, utilization=tuple(_finish_sampling(nvml, gpu.index, samples)))
+        for gpu, samples in zip(gpus, sampling, strict=True)
     )
 
 
-def _started(nvml: Nvml, gpu: ObservedGpu) -> _Samples | Failure:
+def _start_sampling(nvml: Nvml, gpu: ObservedGpu) -> _Samples | Failure:
     samples: _Samples = {}
     if gpu.failure:
         return samples  # the GPU itself did not answer, and has a `failure`
@@ -90,7 +90,7 @@ def _free(nvml: Nvml, sample: Any) -> None:
     nvml.function("nvmlGpmSampleFree")(sample)  # if it fails, the process ends anyway
 
 
-def _finished(nvml: Nvml, index: int, samples: _Samples) -> Iterator[Utilization]:
+def _finish_sampling(nvml: Nvml, index: int, samples: _Samples) -> Iterator[Utilization]:
     for instance, first in samples.items():
         second = None
         try:

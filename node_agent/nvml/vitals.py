@@ -157,21 +157,21 @@ def processes(nvml: Nvml, device: Handle) -> tuple[int, ...] | None:
     """Process ids on a GPU or MIG device, in the driver's process namespace."""
     for symbol in _PROCESS_CALLS:
         try:
-            listed = running(nvml, symbol, device)
+            infos = list_processes(nvml, symbol, device)
         except NvmlError:
             continue
-        return tuple(sorted({int(process.pid) for process in listed}))
+        return tuple(sorted({int(process.pid) for process in infos}))
     return None
 
 
-def running(nvml: Nvml, symbol: str, device: Handle) -> list[ProcessInfo]:
+def list_processes(nvml: Nvml, symbol: str, device: Handle) -> list[ProcessInfo]:
     """The processes that a function such as those in `_PROCESS_CALLS` lists. Raises NvmlError."""
     call, most = nvml.function(symbol), _PROCESSES
     for _ in range(_ATTEMPTS):
-        listed, count = (ProcessInfo * most)(), ctypes.c_uint(most)
-        code = call(device, byref(count), listed)
+        infos, count = (ProcessInfo * most)(), ctypes.c_uint(most)
+        code = call(device, byref(count), infos)
         if code == SUCCESS:
-            return list(listed[: count.value])
+            return list(infos[: count.value])
         if code != INSUFFICIENT_SIZE:
             break
         # Larger than needed, because more processes may have started since.

@@ -97,15 +97,14 @@ def _health(gpus: list[tuple[ObservedGpu, Vitals]]) -> Iterator[Family]:
             if getattr(vitals, fact) is not None
         )
         yield Family(f"slicewright_gpu_{name}", kind, text, grouped)
+    yield from _events(gpus)
+
+
+def _events(gpus: list[tuple[ObservedGpu, Vitals]]) -> Iterator[Family]:
     replays = tuple(
         Sample(_gpu(gpu), v.pcie_replays) for gpu, v in gpus if v.pcie_replays is not None
     )
-    yield Family(
-        "slicewright_gpu_pcie_replays_total",
-        "counter",
-        "PCIe replays.",
-        replays,
-    )
+    yield Family("slicewright_gpu_pcie_replays_total", "counter", "PCIe replays.", replays)
     slow = tuple(
         Sample(_gpu(gpu, reason=reason), 1) for gpu, v in gpus for reason in v.slowdowns or ()
     )

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from apis.desired_state import Desired
 from apis.reasons.agent import MATCH, REASONS
-from node_agent import VERSION
+from apis.version import VERSION
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.reporting import gpu_metrics
-from node_agent.verdict.verify import Verdict
+from node_agent.verdict.findings import Verdict
 from telemetry.prometheus import Family, Histogram, Sample, labels, lines
 
 _PYTHON = sys.version.partition(" ")[0]
@@ -62,100 +62,59 @@ class Metrics:
         for failure in (observation.failure, *(gpu.failure for gpu in observation.gpus)):
             if failure:
                 self._errors[failure.code] = self._errors.get(failure.code, 0) + 1
+        self._remember_gpus(observation, thorough=thorough)
+        families = (
+            _BUILD,
+            *_verdict_families(verdict),
+            *self._partitions(observation, verdict),
+            *_node_families(observation, node),
+            *self._agent_families(),
+            _xid_source(xid_log_up),
+            gpu_metrics.xids(self._gpus),
+            *self._health,
+        )
+        self.text = "\n".join(line for family in families for line in lines(family)) + "\n"
+
+    def _remember_gpus(self, observation: Observation, *, thorough: bool) -> None:
         if thorough:
             self._health = tuple(gpu_metrics.families(observation))
             self._gpus = observation.gpus
         # Only a thorough probe reads a GPU's minor number, which is one of the labels.
-        counted = {gpu.uuid: gpu.xid_counts for gpu in observation.gpus}
+        counts = {gpu.uuid: gpu.xid_counts for gpu in observation.gpus}
         self._gpus = tuple(
-            replace(gpu, xid_counts=counted.get(gpu.uuid, gpu.xid_counts)) for gpu in self._gpus
+            replace(gpu, xid_counts=counts.get(gpu.uuid, gpu.xid_counts)) for gpu in self._gpus
         )
-        source = Sample("", int(xid_log_up))
-        up = Family(
-            "slicewright_xid_source_up",
-            "gauge",
-            "1 if the kernel log can be read for Xids.",
-            (source,),
-        )
-        always = self._families(observation, verdict, node)
-        xids = gpu_metrics.xids(self._gpus)
-        families = (*always, up, xids, *self._health)
-        self.text = "\n".join(line for family in families for line in lines(family)) + "\n"
 
-    def _families(
-        self, observation: Observation, verdict: Verdict, node: NodeState | None
-    ) -> Iterator[Family]:
-        build = Sample(labels(version=VERSION, python=_PYTHON), 1)
-        yield Family(
-            "slicewright_build_info",
-            "gauge",
-            "Always 1; the agent's version and its Python's.",
-            (build,),
-        )
-        verdicts = tuple(
-            Sample(labels(verdict=outcome), int(verdict.verdict == outcome))
-            for outcome in ("Match", "Mismatch", "Unknown")
-        )
-        yield Family("slicewright_verdict", "gauge", "1 for the current verdict.", verdicts)
-        reasons = {check.reason for check in verdict.checks} - {MATCH}
-        codes = [code for code, reason in REASONS.items() if reason.verdict != "Match"]
-        mismatch = tuple(Sample(labels(reason=code), int(code in reasons)) for code in codes)
-        yield Family(
-            "slicewright_mismatch",
-            "gauge",
-            "1 for every reason that keeps the node from matching.",
-            mismatch,
-        )
-        yield from self._partitions(observation, verdict)
-        modes = tuple(
-            Sample(labels(gpu=str(g.index), current=g.mig, pending=g.mig_pending), 1)
-            for g in observation.gpus
-        )
-        yield Family(
-            "slicewright_mig_mode",
-            "gauge",
-            "Always 1; MIG mode now and after the next reset, per GPU.",
-            modes,
-        )
-        if node is not None:
-            advertised = tuple(
-                Sample(labels(resource=name), count)
-                for name, count in sorted(node.allocatable.items())
-            )
-            yield Family(
-                "slicewright_allocatable",
-                "gauge",
-                "Allocatable quantity of an extended resource.",
-                advertised,
-            )
+    def _agent_families(self) -> Iterator[Family]:
+        """Metrics of the agent's own work: probes, their errors, and reports."""
         yield Family(
             "slicewright_probe_duration_seconds",
             "histogram",
             "Duration of a probe of the GPUs.",
             self._probes.samples(),
         )
-        errors = tuple(
-            Sample(labels(code=str(code)), met) for code, met in sorted(self._errors.items())
+        errors = (
+            Sample(labels(code=str(code)), count) for code, count in sorted(self._errors.items())
         )
         yield Family(
             "slicewright_probe_errors_total",
             "counter",
             "Probes with an NVML error, by its return code.",
-            errors,
+            tuple(errors),
         )
-        sent = tuple(
-            Sample(labels(result=result), count) for result, count in self._reports.items()
-        )
+        reports = (Sample(labels(result=result), count) for result, count in self._reports.items())
         yield Family(
-            "slicewright_reports_total", "counter", "Writes of the report to the API server.", sent
+            "slicewright_reports_total",
+            "counter",
+            "Writes of the report to the API server.",
+            tuple(reports),
         )
         if self._last_success is not None:
-            last = (Sample("", round(self._last_success, 3)),)
             yield Family(
                 "slicewright_last_success_timestamp_seconds",
                 "gauge",
                 "When the driver last answered, since the epoch.",
-                last,
+                (Sample("", round(self._last_success, 3)),),
             )
 
     def _partitions(self, observation: Observation, verdict: Verdict) -> Iterator[Family]:
@@ -181,3 +140,57 @@ class Metrics:
                 f"MIG devices {text}, per GPU and profile.",
                 samples,
             )
+
+
+_BUILD = Family(
+    "slicewright_build_info",
+    "gauge",
+    "Always 1; the agent's version and its Python's.",
+    (Sample(labels(version=VERSION, python=_PYTHON), 1),),
+)
+
+
+def _verdict_families(verdict: Verdict) -> Iterator[Family]:
+    outcomes = (
+        Sample(labels(verdict=outcome), int(verdict.verdict == outcome))
+        for outcome in ("Match", "Mismatch", "Unknown")
+    )
+    yield Family("slicewright_verdict", "gauge", "1 for the current verdict.", tuple(outcomes))
+    reasons = {check.reason for check in verdict.checks} - {MATCH}
+    codes = [code for code, reason in REASONS.items() if reason.verdict != "Match"]
+    yield Family(
+        "slicewright_mismatch",
+        "gauge",
+        "1 for every reason that keeps the node from matching.",
+        tuple(Sample(labels(reason=code), int(code in reasons)) for code in codes),
+    )
+
+
+def _node_families(observation: Observation, node: NodeState | None) -> Iterator[Family]:
+    modes = (
+        Sample(labels(gpu=str(gpu.index), current=gpu.mig, pending=gpu.mig_pending), 1)
+        for gpu in observation.gpus
+    )
+    yield Family(
+        "slicewright_mig_mode",
+        "gauge",
+        "Always 1; MIG mode now and after the next reset, per GPU.",
+        tuple(modes),
+    )
+    if node is not None:
+        resources = sorted(node.allocatable.items())
+        yield Family(
+            "slicewright_allocatable",
+            "gauge",
+            "Allocatable quantity of an extended resource.",
+            tuple(Sample(labels(resource=name), quantity) for name, quantity in resources),
+        )
+
+
+def _xid_source(up: bool) -> Family:
+    return Family(
+        "slicewright_xid_source_up",
+        "gauge",
+        "1 if the kernel log can be read for Xids.",
+        (Sample("", int(up)),),
+    )

@@ -19,7 +19,7 @@ from kubeapi.client import path_of
 from node_agent.cluster.backoff import Backoff
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation, ObservedGpu
-from node_agent.verdict.verify import Verdict
+from node_agent.verdict.findings import Verdict
 from telemetry.plain import plain
 
 FIELD_MANAGER = "slicewright-node-agent"
@@ -57,7 +57,7 @@ def body(
 
     Equal GPUs share an entry. Only the metrics and `show` have UUIDs. All text is plain.
     """
-    models = sorted({_cut(gpu.model, _MAX_MODEL) for gpu in observation.gpus if gpu.model})
+    models = sorted({_shorten(gpu.model, _MAX_MODEL) for gpu in observation.gpus if gpu.model})
     report: dict[str, Any] = {
         "verdict": verdict.verdict,
         "reason": verdict.reason,
@@ -68,7 +68,7 @@ def body(
         "time": stamp(at),
     }
     if observation.driver:
-        report["driver"] = _cut(observation.driver, _MAX_DRIVER)
+        report["driver"] = _shorten(observation.driver, _MAX_DRIVER)
     if models:
         report["models"] = models
     whole = {
@@ -82,23 +82,28 @@ def body(
         },
         "report": report,
     }
-    entries = _group(
+    entries = _group_gpus(
         [
             (gpu.index, _entry(gpu, instances, several_models=len(models) > 1))
             for gpu, instances in zip(observation.gpus, verdict.instances, strict=True)
         ]
     )
-    for shown_entries in range(len(entries), -1, -1):
-        rest = sorted(index for entry in entries[shown_entries:] for index in entry["indexes"])
-        report["gpus"] = entries[:shown_entries] + ([{"indexes": rest}] if rest else [])
+    _fit(whole, entries)
+    return whole
+
+
+def _fit(whole: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    """Adds as many GPUs as fit, and shortens other texts if even they are too long."""
+    report = whole["report"]
+    for complete in range(len(entries), -1, -1):
+        rest = sorted(index for entry in entries[complete:] for index in entry["indexes"])
+        report["gpus"] = entries[:complete] + ([{"indexes": rest}] if rest else [])
         if len(json.dumps(whole)) <= MAX_BYTES:
-            break
+            return
     # Every text of a broken driver can be long. The message is the most important.
-    if len(json.dumps(whole)) > MAX_BYTES:
-        report.pop("models", None)
+    report.pop("models", None)
     while len(json.dumps(whole)) > MAX_BYTES:
         report["message"] = report["message"][: len(report["message"]) * 3 // 4]
-    return whole
 
 
 def content(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,21 +130,21 @@ def _entry(
     """A GPU's entry without its index."""
     entry: dict[str, Any] = {"mig": gpu.mig}
     if gpu.model and several_models:
-        entry["model"] = _cut(gpu.model, _MAX_MODEL)
+        entry["model"] = _shorten(gpu.model, _MAX_MODEL)
     if gpu.mig_pending != gpu.mig:
         entry["pending"] = gpu.mig_pending
     if instances:
         entry["instances"] = {plain(profile): count for profile, count in instances.items()}
     if gpu.failure:
-        entry["error"] = _cut(f"{gpu.failure.call}: {gpu.failure.text}", _MAX_ERROR)
+        entry["error"] = _shorten(f"{gpu.failure.call}: {gpu.failure.text}", _MAX_ERROR)
     return entry
 
 
-def _cut(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return plain(text)[:most]
 
 
-def _group(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _group_gpus(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
     groups: list[dict[str, Any]] = []
     for index, entry in entries:
         for group in groups:
@@ -168,7 +173,7 @@ class Reporter:
     """The time in the last report, as text. Such times sort as text."""
     _tokens: float = _BURST
     """Changed reports that may be written now."""
-    _counted_at: float = 0.0
+    _refilled_at: float = 0.0
     _next_heartbeat: float = 0.0
     _recalled: bool = False
     _backoff: Backoff = field(init=False)
@@ -201,7 +206,7 @@ class Reporter:
                 force="true",
             )
         except (ApiError, Unreachable) as e:
-            self._failed(e, now)
+            self._record_failure(e, now)
             return False
         self._backoff.succeeded()
         self._written, self._written_at, self.last_error = content(new), now, None
@@ -226,8 +231,8 @@ class Reporter:
 
     def _allowed(self, now: float) -> bool:
         """True if the token bucket allows a changed report now, which limits a flapping node."""
-        self._tokens = min(_BURST, self._tokens + max(0.0, now - self._counted_at) / _REFILL_S)
-        self._counted_at = now
+        self._tokens = min(_BURST, self._tokens + max(0.0, now - self._refilled_at) / _REFILL_S)
+        self._refilled_at = now
         return self._tokens >= 1
 
     def _recall(self, now: float) -> None:
@@ -249,9 +254,9 @@ class Reporter:
     def _interval(self) -> float:
         return HEARTBEAT_S * (1 + _JITTER * self.random())
 
-    def _failed(self, error: ApiError | Unreachable, now: float) -> None:
+    def _record_failure(self, error: ApiError | Unreachable, now: float) -> None:
         self._backoff.failed(now, error.retry_after_s if isinstance(error, ApiError) else None)
         message = (
             f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)
         )
-        self.last_error = _cut(message, _MAX_ANSWER)
+        self.last_error = _shorten(message, _MAX_ANSWER)

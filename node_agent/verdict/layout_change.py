@@ -12,7 +12,8 @@ from typing import Final
 from apis.desired_state import Desired
 from apis.reasons.agent import OF_LAYOUT
 from node_agent.cluster.node import NodeState
-from node_agent.verdict.verify import Verdict, with_reason
+from node_agent.verdict.findings import Verdict
+from node_agent.verdict.judge import replace_reason
 
 PENDING: Final = "LayoutChangePending"
 _BEFORE_THE_LABEL: Final = ("Draining", "Paused")
@@ -31,14 +32,14 @@ def or_pending(verdict: Verdict, desired: Desired, node: NodeState, mig_config: 
     if verdict.reason not in OF_LAYOUT or desired.partitioner != "mig-manager":
         return verdict
     if _phase(node) in _BEFORE_THE_LABEL or _waits_for_its_turn(node, mig_config):
-        return with_reason(verdict, PENDING, desired)
+        return replace_reason(verdict, PENDING, desired)
     return verdict
 
 
 def _waits_for_its_turn(node: NodeState, mig_config: str) -> bool:
-    """True if the node is as last proven, and the pool wants another layout.
+    """True if the node is as last verified, and the pool wants another layout.
 
-    A node that has never been proven is being set up, and its own findings show the progress.
+    A node that was never verified is being set up, and its own findings show the progress.
     """
     return (
         bool(mig_config)

@@ -4,48 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from apis.reasons.agent import REASONS, Setting
+from apis.reasons.agent import REASONS
+from apis.reasons.agent_reason import Setting
 from node_agent.nvml.errors import MEANINGS
 from node_agent.xids.meanings import MEANINGS as XIDS
 from node_agent.xids.meanings import RECOVERY_CHANGED
 
-_REASON_OF = {"none": "", "reset": "`GpuResetRequired`", "lost": "`GpuLost`"}
-_WHO = {
+_XID_REASONS = {"none": "", "reset": "`GpuResetRequired`", "lost": "`GpuLost`"}
+_SETTINGS = {
     "gke": "GKE",
     "bottlerocket": "Bottlerocket",
     "mig-manager": "mig-manager",
     "none": "none",
     "host": "bare host",
 }
+_REASONS_HEAD = """\
+# Reasons
+
+Generated from `apis/reasons/agent.py`, `node_agent/nvml/errors.py` and
+`node_agent/xids/meanings.py`; a test keeps it current.
+
+Every verdict has one reason; the codes are stable. It is in the node's `GPUNodeReport`, in its
+condition `slicewright.io/GPUPartitionsReady`, in the metric `slicewright_mismatch{reason}`, and in
+the output of `slicewright-agent verify`. If there are several findings, the first of them in this
+table gives the verdict its reason: a mismatch precedes an unknown state, and a lasting problem
+precedes one that may settle. Reasons of a layout change are in [rollout.md](rollout.md#reasons),
+reasons of the fleet controller in [controller-reasons.md](controller-reasons.md).
+
+*Settles*: a node that is still being set up can look like this for a while.
+
+| reason | verdict | settles | meaning | likely cause | next step |
+|---|---|---|---|---|---|"""
+_NVML_HEAD = """
+If the cause or the next step depends on what partitions the pool's GPUs (GKE, Bottlerocket,
+NVIDIA's mig-manager, or none), the message has only the text that applies. A bare host
+(`verify LAYOUT`, `verify --silicon-only`, `watch LAYOUT`) has texts of its own.
+
+## NVML errors
+
+The effect of each NVML error on a verdict. If a verdict does not need a call, an error of that call
+only leaves out its fact. An error of any other call gives the verdict the reason in the last
+column.
+
+| code | NVML_ERROR_ | meaning | reason |
+|---|---|---|---|"""
+_XIDS_HEAD = """
+## Xids
+
+Errors that the driver writes to the kernel log, if the agent may read it. Meaning and action are
+NVIDIA's, from its
+[Xid catalog](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html). While
+such an Xid is [outstanding](agent.md#xids), its GPU has the reason in the last column. Every other
+Xid is counted and shown.
+
+| Xid | meaning | NVIDIA's action | reason |
+|---|---|---|---|"""
 
 
 def page() -> str:
-    return "\n".join(_lines()) + "\n"
+    return "\n".join((*_reasons(), *_nvml_errors(), *_xids())) + "\n"
 
 
-def _lines() -> Iterator[str]:
-    yield from (
-        "# Reasons",
-        "",
-        "Generated from `apis/reasons/agent.py`, `node_agent/nvml/errors.py` and",
-        "`node_agent/xids/meanings.py`; a test keeps it current.",
-        "",
-        "Every verdict has one reason; the codes are stable. It is in the node's "
-        "`GPUNodeReport`, in its condition",
-        "`slicewright.io/GPUPartitionsReady`, in the metric `slicewright_mismatch{reason}` "
-        "and in the output of",
-        "`slicewright-agent verify`. Of several findings the first in this table gives the "
-        "verdict its reason: a mismatch precedes",
-        "what is unknown, and what stays precedes what may settle. Those of a change of the "
-        "layout are in",
-        "[rollout.md](rollout.md#reasons), the fleet controller's own in "
-        "[controller-reasons.md](controller-reasons.md).",
-        "",
-        "*Settles*: a node that is still being set up can look like this for a while.",
-        "",
-        "| reason | verdict | settles | meaning | likely cause | next step |",
-        "|---|---|---|---|---|---|",
-    )
+def _reasons() -> Iterator[str]:
+    yield _REASONS_HEAD
     for reason in REASONS.values():
         cells = (
             f"`{reason.code}`",
@@ -56,49 +77,28 @@ def _lines() -> Iterator[str]:
             _by_setting(reason.advice, reason.advices),
         )
         yield f"| {' | '.join(cells)} |"
-    yield from (
-        "",
-        "Where cause or next step differ, the message takes the one for who partitions the pool's "
-        "GPUs (GKE, NVIDIA's mig-manager,",
-        "or none), or for a bare host (`verify LAYOUT`, `verify --silicon-only`, `watch LAYOUT`).",
-        "",
-        "## NVML errors",
-        "",
-        "What each NVML error means for a verdict. A call that a verdict can do without "
-        "leaves out its fact, whatever the error;",
-        "the others give the verdict the reason in the last column.",
-        "",
-        "| code | NVML_ERROR_ | meaning | reason |",
-        "|---|---|---|---|",
-    )
+
+
+def _nvml_errors() -> Iterator[str]:
+    yield _NVML_HEAD
     for code, meaning in MEANINGS.items():
         yield f"| {code} | {meaning.name} | {meaning.text} | `{meaning.reason}` |"
-    yield from (
-        "",
-        "## Xids",
-        "",
-        "Errors that the driver writes to the kernel log, where the agent may read it. "
-        "Meaning and action are NVIDIA's, from",
-        "its [Xid "
-        "catalog](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); "
-        "the reason is that of a GPU while",
-        "such an Xid is [outstanding](agent.md#xids). Every other Xid is counted and shown.",
-        "",
-        "| Xid | meaning | NVIDIA's action | reason |",
-        "|---|---|---|---|",
-    )
+
+
+def _xids() -> Iterator[str]:
+    yield _XIDS_HEAD
     for number, xid in XIDS.items():
         reason_cell = (
-            "`GpuResetRequired` where it asks for a reset or a reboot"
+            "`GpuResetRequired` if it asks for a reset or a reboot"
             if number == RECOVERY_CHANGED
-            else _REASON_OF[xid.consequence]
+            else _XID_REASONS[xid.consequence]
         )
         yield f"| {number} | {xid.text} | {xid.action} | {reason_cell} |"
 
 
 def _by_setting(general: str, special: Mapping[Setting, str]) -> str:
-    lines = [general] if general else []
-    return "<br>".join([*lines, *(f"{_WHO[setting]}: {text}" for setting, text in special.items())])
+    specials = (f"{_SETTINGS[setting]}: {text}" for setting, text in special.items())
+    return "<br>".join([*([general] if general else []), *specials])
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from node_agent.cluster.node import NodeState
 from node_agent.cluster.restart_memory import Past, RestartMemory
 from node_agent.nvml.observed import Observation
 from node_agent.verdict import stale_devices
+from node_agent.verdict.findings import Verdict
 from node_agent.verdict.stale_devices import Evidence, Signs
-from node_agent.verdict.verify import Verdict
 from telemetry import log
 
 CONFIRM_S = 2.0
@@ -85,7 +85,7 @@ class Renewal:
 
         node: read in this turn, as an older Node may contradict the observation.
         """
-        past = self.memory.for_boot(node.boot_id, now)
+        past = self.memory.past_of(node.boot_id, now)
         loaded = self.driver_loaded()
         signs = stale_devices.signs_of(node, observation, driver_loaded=loaded)
         self._first = self._first or signs

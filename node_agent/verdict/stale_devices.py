@@ -21,7 +21,9 @@ from apis.reasons.agent import REASONS
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.errors import REASON_OF
 from node_agent.nvml.observed import Observation, ObservedGpu
-from node_agent.verdict.verify import Check, Verdict, is_gpu_resource, observed_instances
+from node_agent.verdict.findings import Check, Verdict
+from node_agent.verdict.instances import observed_instances
+from node_agent.verdict.node_checks import is_gpu_resource
 
 REASON = "DeviceNodesOutdated"
 _NO_DRIVER = frozenset(

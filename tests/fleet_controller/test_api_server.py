@@ -27,7 +27,7 @@ from kubeapi.client import path_of
 from node_agent.cluster.node import read
 from node_agent.nvml.observed import Failure, Observation, ObservedGpu
 from node_agent.reporting.report import body
-from node_agent.verdict.verify import Verdict
+from node_agent.verdict.findings import Verdict
 from rehearsal.plugins.charts import gpu_operator
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS

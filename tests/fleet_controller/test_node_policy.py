@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from apis import names
-from apis.admission import policies
+from apis.admission import node_policy
 from kubeapi import ApiError, Client
 from kubeapi.client import PatchKind
 
@@ -434,7 +434,7 @@ def test_a_member_keeps_the_labels_by_which_it_was_selected(
     api_server: Any, clients: dict[str, Client]
 ) -> None:
     """Else whoever may change nodes takes one out of its pool, and out of this protection."""
-    policy, binding = policies.node_policy(
+    policy, binding = node_policy.node_policy(
         admin_groups=[], operator_account=None, selecting=["rack", "row"], name="test-selecting"
     )
     path = "/apis/admissionregistration.k8s.io/v1"
@@ -471,7 +471,7 @@ def test_a_member_keeps_the_labels_by_which_it_was_selected(
 def test_another_group_of_administrators_takes_the_place_of_the_default(
     api_server: Any, clients: dict[str, Client], partitioned: str
 ) -> None:
-    policy, binding = policies.node_policy(
+    policy, binding = node_policy.node_policy(
         admin_groups=["gpu-admins@example.com", 'a "quoted" one'],
         operator_account=None,
         name="test-other-admins",

@@ -177,7 +177,7 @@ class TestWhen:
         assert last is not None
         assert (last.status, last.settles) == ("False", False)
         assert "was restarted 3 of 3 times" in last.message
-        assert "end its instance" in last.message
+        assert "delete the node's instance" in last.message
 
     def test_tries_count_though_it_is_stuck_in_another_way_by_then(
         self, node: Node, pool: Pool

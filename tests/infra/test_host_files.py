@@ -160,7 +160,7 @@ def test_every_option_that_the_playbook_gives_the_agent_exists() -> None:
     called = [line for line in commands() if line[0] == "slicewright-agent"]
     assert {line[1] for line in called} == {"verify", "apply", "show"}
     for line in called:
-        cli._parser().parse_args(line[1:])
+        cli.parser_for(line[1:]).parse_args(line[1:])
 
 
 def test_the_playbook_has_only_modules_of_ansible_core_and_variables_that_are_written() -> None:

@@ -173,3 +173,23 @@ def test_a_broken_desired_file_is_refused_with_its_problems(agent: Run, tmp_path
 
 def test_the_zip_file_fits_into_a_config_map(zipped: Path) -> None:
     assert zipped.stat().st_size < 700 * 1024
+
+
+def test_watch_imports_neither_another_command_nor_the_api_client_before_it_forks() -> None:
+    """Every fork copies the memory that the process has until then."""
+    imported = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import sys, node_agent.cli\n"
+            "try:\n    node_agent.cli.main(['watch', '--help'])\n"
+            "finally:\n    print(*sys.modules, file=sys.stderr)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stderr.split()
+    assert "node_agent.commands.watch" in imported
+    others = {"apply", "attribution", "clear", "show", "verify"}
+    assert not {f"node_agent.commands.{other}" for other in others} & set(imported)
+    assert not {"kubeapi", "urllib3", "node_agent.watch"} & set(imported)

@@ -86,7 +86,7 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
     [
         (lambda r: r.update(version="v2"), "version: must be v1"),
         (_without("gpus"), "gpus: missing"),
-        (lambda r: r.update(gpuz=[]), "gpuz: unknown key; known are version, pool"),
+        (lambda r: r.update(gpuz=[]), "gpuz: unknown key; the keys are version, pool"),
         (lambda r: r.update(pool=""), "pool: is empty"),
         (lambda r: r.update(pool=3), "pool: must be a string, is 3"),
         (

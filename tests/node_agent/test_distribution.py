@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import node_agent
+from apis.version import VERSION
 from rehearsal.cluster.silicon import state
 
 PROJECT = Path(node_agent.__file__).parents[1]
@@ -96,7 +97,7 @@ def test_its_requirements_are_three_and_those_of_the_repository() -> None:
     names = [re.split(r"[<>=]", requirement)[0] for requirement in own["dependencies"]]
     assert names == ["nvidia-ml-py", "urllib3", "h2"]
     assert set(own["dependencies"]) <= set(whole["dependencies"])
-    assert whole["version"] == node_agent.VERSION
+    assert whole["version"] == VERSION
 
 
 def test_the_wheel_holds_four_packages_and_brings_nothing_of_pulumi(environment: Path) -> None:
@@ -106,7 +107,7 @@ def test_the_wheel_holds_four_packages_and_brings_nothing_of_pulumi(environment:
         "slicewright-agent", "nvidia-ml-py", "urllib3", "h2", "hpack", "hyperframe"
     }  # fmt: skip
     (own,) = metadata.distributions(name="slicewright-agent", path=[str(site)])
-    assert own.version == node_agent.VERSION
+    assert own.version == VERSION
     tops = {file.parts[0] for file in own.files or () if file.suffix == ".py"}
     assert tops == set(PACKAGES)
     size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
@@ -115,7 +116,7 @@ def test_the_wheel_holds_four_packages_and_brings_nothing_of_pulumi(environment:
 
 def test_the_installed_command_runs(environment: Path, halves: Any, fake_library: Path) -> None:
     version = _run(environment, "--version")
-    assert (version.returncode, version.stdout) == (0, f"slicewright-agent {node_agent.VERSION}\n")
+    assert (version.returncode, version.stdout) == (0, f"slicewright-agent {VERSION}\n")
     shown = _run(
         environment,
         "show",
@@ -130,11 +131,12 @@ def test_the_installed_command_runs(environment: Path, halves: Any, fake_library
 def test_every_command_finds_its_modules(command: str, environment: Path) -> None:
     """Each imports what it needs only when it runs; a missing package would be a traceback."""
     modules = {
-        "verify": "node_agent.verdict.verify",
-        "watch": "node_agent.watch, node_agent.cluster.own_node, telemetry.endpoints",
-        "apply": "node_agent.host.commands, node_agent.host.reader, node_agent.host.partition",
-        "clear": "apis.layout",
-        "attribution": "node_agent.attribution.exporter",
+        "verify": "node_agent.commands.verify, node_agent.cluster.node",
+        "watch": "node_agent.commands.watch, node_agent.watch, node_agent.cluster.own_node, "
+        "telemetry.endpoints",
+        "apply": "node_agent.commands.apply, node_agent.host.reader, node_agent.host.partition",
+        "clear": "node_agent.commands.clear",
+        "attribution": "node_agent.commands.attribution, node_agent.attribution.exporter",
     }
     imported = subprocess.run(
         [environment / "bin/python", "-I", "-c", f"import {modules[command]}"],

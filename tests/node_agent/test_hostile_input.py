@@ -28,8 +28,8 @@ from node_agent.cluster.node import read
 from node_agent.cluster.own_node import OwnNode
 from node_agent.cluster.restart_memory import Past, RestartMemory
 from node_agent.reporting.report import Reporter
+from node_agent.verdict.findings import Verdict
 from node_agent.verdict.layout_change import or_pending
-from node_agent.verdict.verify import Verdict
 from tests.nasty import obeyed
 from tests.odd_values import ABSENT, VALUES, places, replaced
 from tests.properties import examples
@@ -173,7 +173,7 @@ def test_an_error_of_the_server_is_kept_short() -> None:
 )
 def test_an_odd_memory_of_restarts_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "restarts.json").write_text(text)
-    assert RestartMemory(tmp_path).for_boot("b", 10.0) == Past(boot_id="b")
+    assert RestartMemory(tmp_path).past_of("b", 10.0) == Past(boot_id="b")
 
 
 def test_as_it_must_be_a_node_is_read() -> None:

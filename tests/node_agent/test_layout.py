@@ -17,7 +17,7 @@ GPUS = {
 
 
 def _of(*texts: str) -> dict[int, str]:
-    return {index: str(wanted) for index, wanted in parse(texts).of(GPUS).items()}
+    return {index: str(wanted) for index, wanted in parse(texts).resolve(GPUS).items()}
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,10 @@ def test_a_gpu_must_exist_and_be_named_once(text: str, complaint: str) -> None:
 
 def test_all_of_no_gpu_is_refused() -> None:
     with pytest.raises(LayoutError, match="all: this machine has no GPU"):
-        parse(["all:off"]).of({})
-    assert parse(["0-2:off all:empty"]).of(GPUS).keys() == GPUS.keys(), "all others may be none"
+        parse(["all:off"]).resolve({})
+    assert parse(["0-2:off all:empty"]).resolve(GPUS).keys() == GPUS.keys(), (
+        "all others may be none"
+    )
 
 
 parts = st.builds(

@@ -178,8 +178,8 @@ LOADED = (
     [
         ("import node_agent.attribution.exporter", "h2 hpack"),
         (
-            "import node_agent.cli, node_agent.watch, node_agent.reporting.metrics, "
-            "node_agent.reporting.health",
+            "import node_agent.cli, node_agent.commands.watch, node_agent.watch, "
+            "node_agent.reporting.metrics, node_agent.reporting.health",
             "",
         ),
     ],

@@ -290,9 +290,10 @@ def test_the_unit_calls_the_command_as_it_is() -> None:
         for line in unit.splitlines()
         if line.startswith("ExecStart=")
     ]
-    from node_agent.cli import _parser
+    from node_agent.cli import parser_for
 
-    options = _parser().parse_args(start.split()[1:])
+    arguments = start.split()[1:]
+    options = parser_for(arguments).parse_args(arguments)
     assert (options.command, options.file, options.wait) == (
         "apply",
         Path("/etc/slicewright/layout"),

@@ -81,7 +81,7 @@ class Node:
         with partition.opened() as silicon:
             wanted = parse([layout])
             planned = transaction.plan(
-                silicon, lambda gpus: wanted.of({g.index: g.uuid for g in gpus})
+                silicon, lambda gpus: wanted.resolve({g.index: g.uuid for g in gpus})
             )
             transaction.execute(silicon, planned, lambda _: None)
 
@@ -92,7 +92,7 @@ class Node:
         observation = nvml.probe()
         wanted = parse([layout])
         return verify_layout(
-            wanted, wanted.of({g.index: g.uuid or "" for g in observation.gpus}), observation
+            wanted, wanted.resolve({g.index: g.uuid or "" for g in observation.gpus}), observation
         ).verdict
 
     def cut(self) -> list[dict[str, int]]:

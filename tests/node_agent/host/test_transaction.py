@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apis.layout import Layout, parse
+from apis.layout import GpuLayout, Layout, parse
 from node_agent.host import partition, transaction
+from node_agent.host.mig_state import Gpu
 from node_agent.host.placement import LayoutImpossible
 from node_agent.host.steps import DestroyGpuInstance, SetMigMode
 from node_agent.host.transaction import Done, GpusInUse, NvmlCallFailed, RollbackFailed, RolledBack
@@ -59,8 +60,12 @@ class Faulty:
         return call
 
 
+def resolver(layout: Layout) -> Callable[[Sequence[Gpu]], Mapping[int, GpuLayout]]:
+    return lambda gpus: layout.resolve({gpu.index: gpu.uuid for gpu in gpus})
+
+
 def apply(silicon: Any, layout: Layout, *, stop: Callable[[], bool] = lambda: False) -> Done:
-    planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
+    planned = transaction.plan(silicon, resolver(layout))
     return transaction.execute(silicon, planned, lambda _: None, stop)
 
 
@@ -248,9 +253,7 @@ def test_every_nvml_error_of_every_call_is_survived(
         done = False
         with partition.opened() as silicon:
             # Not at the plan's reading, which touches nothing yet: from the first change on.
-            planned = transaction.plan(
-                silicon, lambda gpus, w=wanted: w.of({g.index: g.uuid for g in gpus})
-            )  # type: ignore[misc]
+            planned = transaction.plan(silicon, resolver(wanted))  # type: ignore[misc]
             state.inject(path, state.Injection(call=call, code=code, times=1))
             try:
                 transaction.execute(silicon, planned, lambda _: None)
@@ -258,9 +261,7 @@ def test_every_nvml_error_of_every_call_is_survived(
             except RolledBack:
                 pass
             state.heal(path)
-            left = transaction.plan(
-                silicon, lambda gpus, w=wanted: w.of({g.index: g.uuid for g in gpus})
-            )  # type: ignore[misc]
+            left = transaction.plan(silicon, resolver(wanted))  # type: ignore[misc]
         assert left.changes is not done, f"{call}: said to be done, and is not"
         assert done or layouts(path) == was, f"{call}: neither as wanted nor as it was"
 
@@ -313,7 +314,7 @@ def test_whatever_is_raised_at_whatever_step_all_is_put_back(
 
     layout = parse(["0:1g.10gb*7"])
     with partition.opened() as silicon:
-        planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
+        planned = transaction.plan(silicon, resolver(layout))
         with pytest.raises(RolledBack, match=f"{trouble.__name__}: it went wrong"):
             transaction.execute(silicon, planned, say)
     assert said == step
@@ -332,7 +333,7 @@ def test_what_goes_wrong_while_putting_back_is_tried_again(
     in_this_process(path)
     layout = parse(["all:1g.10gb*7"])
     with partition.opened() as silicon:
-        planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
+        planned = transaction.plan(silicon, resolver(layout))
         # The twelfth call is in the middle of GPU 0; what comes after it is to put back.
         first = Faulty(silicon, 12, after=False)
         second = Faulty(
@@ -408,7 +409,7 @@ def test_a_driver_that_tells_profiles_with_mig_on_only_is_asked_again(
     in_this_process(path)
     with partition.opened() as silicon:
         layout = parse(["0:3g.40gb*2"])
-        planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
+        planned = transaction.plan(silicon, resolver(layout))
         assert planned.deferred == (0,)
         apply(silicon, layout)
         assert devices(path, 0) == {"3g.40gb": 2}
@@ -442,9 +443,7 @@ def test_everything_that_goes_goes_before_anything_comes(
     in_this_process(path)
     layout = parse(["0:3g.40gb*2"])
     with partition.opened() as silicon:
-        todo = transaction.plan(
-            silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus})
-        ).todo[0]
+        todo = transaction.plan(silicon, resolver(layout)).todo[0]
     kinds = [type(step).__name__ for step in todo]
     assert kinds == ["DestroyComputeInstance", "DestroyGpuInstance"] * 7 + ["CreateGpuInstance"] * 2
     assert not any(isinstance(step, SetMigMode) for step in todo)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from node_agent.nvml import binding
+from node_agent.nvml.cache import Cache
 from node_agent.nvml.observed import Engines, OfferedProfile
-from node_agent.nvml.probe import Cache, probe
+from node_agent.nvml.probe import probe
 from node_agent.nvml.profiles import needs_device_names
 from rehearsal.cluster.silicon import models, state
 from rehearsal.cluster.silicon.node_silicon import Injection, NodeSilicon

@@ -16,7 +16,8 @@ import pytest
 from apis.desired_state import Desired, DesiredGpu
 from node_agent.nvml import binding, observed, utilization
 from node_agent.nvml import probe as nvml
-from node_agent.verdict.verify import observed_instances, verify
+from node_agent.verdict.instances import observed_instances
+from node_agent.verdict.verify import verify
 from rehearsal.cluster.silicon import models, state
 
 MakeSilicon = Callable[..., Any]

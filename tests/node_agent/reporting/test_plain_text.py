@@ -20,6 +20,7 @@ from apis.custom_resources import crds
 from apis.desired_state import Desired, DesiredGpu
 from node_agent import cli
 from node_agent.cluster.node import NodeState
+from node_agent.commands import show
 from node_agent.nvml.observed import (
     Engines,
     Failure,
@@ -160,7 +161,7 @@ def test_the_terminal_gets_plain_lines(
         failure=Failure(call=NASTY, code=999, text=NASTY),
     )
     seen = Observation(driver=NASTY, cuda=NASTY, gpus=(nasty,))
-    monkeypatch.setattr(cli, "_probe", lambda *_, **__: seen)
+    monkeypatch.setattr(show, "probe_once", lambda *_, **__: seen)
     said = _run("show", *options)
     assert said
     assert obeyed(said) <= {"\n"}

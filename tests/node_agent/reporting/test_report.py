@@ -15,7 +15,8 @@ from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Engines, Failure, MigDevice, MigMode, Observation, ObservedGpu
 from node_agent.reporting.report import HEARTBEAT_S, Reporter, body, content, seconds, stamp
 from node_agent.verdict.damping import Damper
-from node_agent.verdict.verify import Verdict, verify
+from node_agent.verdict.findings import Verdict
+from node_agent.verdict.verify import verify
 
 START = 1_800_000_000.0
 LOST = Failure(call="nvmlDeviceGetMigMode", code=15, text="GPU is lost")

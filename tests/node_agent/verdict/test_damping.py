@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node_agent.verdict.damping import Damper
-from node_agent.verdict.verify import Check, Verdict
+from node_agent.verdict.findings import Check, Verdict
 
 
 def _verdict(outcome: str, reason: str) -> Verdict:

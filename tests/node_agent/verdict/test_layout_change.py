@@ -13,7 +13,8 @@ from fleet_controller.objects.layout_change import Change
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation
 from node_agent.verdict import layout_change
-from node_agent.verdict.verify import Verdict, verify
+from node_agent.verdict.findings import Verdict
+from node_agent.verdict.verify import verify
 
 OLD, NEW = "all-1g.10gb", "all-balanced"
 
@@ -94,8 +95,8 @@ def test_what_else_is_wrong_with_the_node_keeps_its_own_reason(
         for c in both.checks
     ]
     assert said.message == (
-        "GPU 0 wanted 3g.40gb x2, found MIG on without any partition: the change of the node's "
-        "layout waits for other nodes, for its pods to leave, or for a paused rollout; "
+        "GPU 0 wanted 3g.40gb x2, found MIG on without any partition: the node's layout "
+        "change waits for other nodes, for its pods to leave, or for a paused rollout; "
         "`slicewright status` says what it waits for."
     )
     assert said.instances == both.instances

@@ -25,7 +25,8 @@ from node_agent.nvml.observed import (
     ObservedGpu,
 )
 from node_agent.verdict import reasons_page
-from node_agent.verdict.verify import Verdict, partitioning_in_progress, verify
+from node_agent.verdict.findings import Verdict
+from node_agent.verdict.verify import partitioning_in_progress, verify
 
 Change = Callable[["Scene"], "Scene"]
 

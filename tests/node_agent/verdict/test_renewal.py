@@ -15,6 +15,7 @@ from apis.desired_state import Desired, DesiredGpu
 from node_agent.cluster.node import NodeState
 from node_agent.cluster.restart_memory import Past, RestartMemory
 from node_agent.nvml.observed import Failure, Observation
+from node_agent.verdict.findings import Verdict
 from node_agent.verdict.renewal import (
     CONFIRM_S,
     FORGOTTEN_S,
@@ -23,7 +24,7 @@ from node_agent.verdict.renewal import (
     kubelet_backoff,
     wait_s,
 )
-from node_agent.verdict.verify import Verdict, partitioning_in_progress, verify
+from node_agent.verdict.verify import partitioning_in_progress, verify
 from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
 from telemetry import log
 from tests.properties import examples
@@ -498,17 +499,17 @@ def test_whatever_happens_ends_are_far_apart(
 def test_containers_remember_by_the_file_and_a_new_boot_forgets(tmp_path: Path) -> None:
     past = Past(boot_id="b1").add_end("a", 10.0)
     first = RestartMemory(tmp_path)
-    assert first.for_boot("b1", 10.0) == Past(boot_id="b1")
+    assert first.past_of("b1", 10.0) == Past(boot_id="b1")
     first.save(past)
-    assert RestartMemory(tmp_path).for_boot("b1", 11.0) == past
-    assert RestartMemory(tmp_path).for_boot("b2", 11.0) == Past(boot_id="b2")
-    assert RestartMemory(tmp_path).for_boot("b1", 9.0).ends == (), "the clock began anew"
+    assert RestartMemory(tmp_path).past_of("b1", 11.0) == past
+    assert RestartMemory(tmp_path).past_of("b2", 11.0) == Past(boot_id="b2")
+    assert RestartMemory(tmp_path).past_of("b1", 9.0).ends == (), "the clock began anew"
 
 
 def test_without_a_volume_it_remembers_as_long_as_it_runs(tmp_path: Path) -> None:
     memory = RestartMemory(tmp_path / "absent")
     memory.save(Past(boot_id="b1").add_end("a", 10.0))
-    assert memory.for_boot("b1", 11.0).ends == (10.0,)
+    assert memory.past_of("b1", 11.0).ends == (10.0,)
     assert not list(tmp_path.iterdir())
 
 
@@ -526,9 +527,9 @@ def test_without_a_volume_it_remembers_as_long_as_it_runs(tmp_path: Path) -> Non
 def test_a_file_that_is_nonsense_is_no_past(text: str, tmp_path: Path) -> None:
     (tmp_path / "restarts.json").write_text(text)
     memory = RestartMemory(tmp_path)
-    assert memory.for_boot("b1", 1.0) == Past(boot_id="b1")
+    assert memory.past_of("b1", 1.0) == Past(boot_id="b1")
     memory.save(Past(boot_id="b1").add_end("a", 1.0))
-    assert RestartMemory(tmp_path).for_boot("b1", 1.0).ends == (1.0,)
+    assert RestartMemory(tmp_path).past_of("b1", 1.0).ends == (1.0,)
 
 
 def test_the_file_stays_small(tmp_path: Path) -> None:

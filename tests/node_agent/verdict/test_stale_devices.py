@@ -12,7 +12,8 @@ from apis.reasons.agent import REASONS
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Failure, GpuInstance, MigDevice, Observation
 from node_agent.verdict import stale_devices
-from node_agent.verdict.verify import Check, Verdict, verify
+from node_agent.verdict.findings import Check, Verdict
+from node_agent.verdict.verify import verify
 
 NO_DRIVER = Observation(failure=Failure(call="nvmlInit", code=9, text="Driver Not Loaded"))
 NO_LIBRARY = Observation(failure=Failure(call="nvmlInit", code=12, text="NVML Not Found"))

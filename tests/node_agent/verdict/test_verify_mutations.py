@@ -22,16 +22,10 @@ from node_agent.nvml.observed import (
     OfferedProfile,
     Xid,
 )
-from node_agent.verdict.verify import (
-    Check,
-    Verdict,
-    describe_instances,
-    desired_of,
-    partitioning_in_progress,
-    verify,
-    verify_layout,
-    with_reason,
-)
+from node_agent.verdict.findings import Check, Verdict
+from node_agent.verdict.instances import describe_instances
+from node_agent.verdict.judge import replace_reason
+from node_agent.verdict.verify import desired_of, partitioning_in_progress, verify, verify_layout
 
 Make = Callable[[int], MigDevice]
 
@@ -384,7 +378,7 @@ class TestMessage:
     ) -> None:
         unknown = verify(desired, right, None)
         assert (unknown.verdict, unknown.reason) == ("Unknown", "NodeUnreadable")
-        said = with_reason(unknown, "MigModePending", desired)
+        said = replace_reason(unknown, "MigModePending", desired)
         assert (said.verdict, said.reason) == ("Mismatch", "MigModePending")
         reason = REASONS["MigModePending"]
         assert reason.advice in said.message
@@ -454,7 +448,7 @@ class TestLayout:
 
     def _verdict(self, text: str, seen: Observation) -> Verdict:
         layout = parse([text])
-        wanted: Mapping[int, GpuLayout] = layout.of({g.index: g.uuid or "" for g in seen.gpus})
+        wanted: Mapping[int, GpuLayout] = layout.resolve({g.index: g.uuid or "" for g in seen.gpus})
         return verify_layout(layout, wanted, seen)
 
     @pytest.mark.parametrize(
@@ -501,7 +495,7 @@ class TestLayout:
 
     def test_gpus_that_have_gone_are_findings(self, seen: Observation) -> None:
         layout = parse(["all:3g.40gb*2"])
-        wanted = layout.of({17: "GPU-17", 0: "GPU-0", 10: "GPU-10"})
+        wanted = layout.resolve({17: "GPU-17", 0: "GPU-0", 10: "GPU-10"})
         verdict = verify_layout(layout, wanted, seen)
         assert _problems(verdict) == [
             ("WrongGpuCount", "GPU 10", "3g.40gb*2", "no such GPU"),
@@ -520,7 +514,7 @@ class TestLayout:
         layout = parse(["0:3g.40gb*2"])
         failure = Failure(call="probe", code=-1, text="no answer within 20 s")
         verdict = verify_layout(
-            layout, layout.of({0: "GPU-0"}), Observation(gpus=(), failure=failure)
+            layout, layout.resolve({0: "GPU-0"}), Observation(gpus=(), failure=failure)
         )
         assert verdict.verdict == "Unknown"
         assert _problems(verdict) == [
@@ -547,7 +541,7 @@ class TestLayout:
             replace(seen.gpus[0], index=4),
         )
         layout = parse(["0-2:9*2", "3:off"])
-        wanted = layout.of({gpu.index: gpu.uuid or "" for gpu in gpus})
+        wanted = layout.resolve({gpu.index: gpu.uuid or "" for gpu in gpus})
         halves = [DesiredGpu(index=i, mig=True, instances={"3g.40gb": 2}) for i in (0, 1, 2)]
         assert desired_of(wanted, replace(seen, gpus=gpus)) == Desired(
             pool="host",

@@ -1,0 +1,120 @@
+"""Mismatches that no waiting ends, in the order of precedence."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apis.reasons.advice import REPLACE, RESET
+from apis.reasons.agent_reason import Reason
+
+LASTING_MISMATCHES: Final = (
+    Reason(
+        code="GpuLost",
+        verdict="Mismatch",
+        meaning="a GPU fell off the bus",
+        cause="the GPU fell off the bus",
+        advice=f"cordon and drain, then reboot, or {REPLACE}",
+        advices={"host": "power-cycle the host; if the GPU stays lost, replace it"},
+    ),
+    Reason(
+        code="GpuResetRequired",
+        verdict="Mismatch",
+        meaning="a GPU cannot be used until it is reset",
+        cause="the GPU had an error that only a reset clears",
+        advice="cordon and drain the node, then reboot it",
+        advices={"host": RESET},
+    ),
+    Reason(
+        code="GpuResetRequested",
+        verdict="Mismatch",
+        meaning="the driver asks for a reset or a reboot (its recovery action), or a row remapping "
+        "or a page retirement waits for one",
+        cause="the GPU had an error, and works without the affected parts until it is reset",
+        advice="cordon and drain the node, then reboot it",
+        advices={"host": RESET},
+    ),
+    Reason(
+        code="RowRemapFailed",
+        verdict="Mismatch",
+        meaning="a bad row of a GPU's memory stays in use, because no spare row was left to "
+        "replace it",
+        cause="the GPU's memory has more bad rows than spare ones",
+        advice=f"cordon and drain, then {REPLACE}",
+        advices={"host": "stop using the GPU and have it replaced"},
+    ),
+    Reason(
+        code="WrongGpuCount",
+        verdict="Mismatch",
+        meaning="the driver sees more or fewer GPUs than the machine type has",
+        cause="a GPU is broken, or the node's machine type is not the pool's",
+        advice=f"compare with the machine type, then {REPLACE}",
+        causes={"host": "a GPU is broken, or the layout is for another machine"},
+        advices={"host": "compare the layout with `nvidia-smi -L`"},
+    ),
+    Reason(
+        code="WrongGpuModel",
+        verdict="Mismatch",
+        meaning="the layout is for another GPU model",
+        cause="the pool's machine type and its layout disagree",
+        advice="correct the pool in the stack file",
+        causes={"host": "the desired state is for another machine"},
+        advices={"host": "compare it with `nvidia-smi -L`"},
+    ),
+    Reason(
+        code="DriverTooOld",
+        verdict="Mismatch",
+        meaning="the driver is older than the layout needs",
+        cause="the node image carries an old driver",
+        advice="choose a newer driver or node image for the pool",
+        causes={"host": "the installed driver is old"},
+        advices={"host": "install a newer driver"},
+    ),
+    Reason(
+        code="MigUnsupported",
+        verdict="Mismatch",
+        meaning="MIG is wanted on a GPU that does not support it",
+        cause="the GPU, or its driver, does not support MIG",
+        advice="choose another machine type, or a layout without MIG",
+        advices={"host": "choose another GPU, or a layout without MIG"},
+    ),
+    Reason(
+        code="WrongLayout",
+        verdict="Mismatch",
+        of_layout=True,
+        meaning="a GPU has other partitions than the layout",
+        causes={
+            "gke": "GKE's node set-up partitioned it for another size, and does not check which",
+            "bottlerocket": "the node booted with settings that the pool no longer has, or with "
+            "a profile that Bottlerocket does not know",
+            "mig-manager": "mig-manager applied another layout, or something changed the GPU "
+            "afterwards",
+            "none": "it was partitioned by hand",
+        },
+        advices={
+            "gke": f"compare /etc/nvidia/gpu_config.json on the node with the pool, then {REPLACE}",
+            "bottlerocket": "compare `apiclient get settings.kubelet-device-plugins` on the node "
+            "with the pool; EKS replaces a node of an earlier launch template when it updates the "
+            f"pool; otherwise {REPLACE}",
+            "mig-manager": "compare the node's label nvidia.com/mig.config with the pool, then "
+            "delete its nvidia-mig-manager pod",
+            "none": "apply the layout again",
+        },
+    ),
+    Reason(
+        code="UnwantedMig",
+        verdict="Mismatch",
+        of_layout=True,
+        meaning="MIG is on, but the layout expects a whole GPU",
+        cause="the GPU was partitioned for something else",
+        advice=f"turn MIG off on the node, or {REPLACE}",
+        advices={"host": "turn MIG off with `slicewright-agent clear <GPU>`"},
+    ),
+    Reason(
+        code="ComputeInstanceMissing",
+        verdict="Mismatch",
+        meaning="a GPU instance has no compute instance, so no program can use it (only root can "
+        "see this)",
+        cause="partitioning stopped half way",
+        advice="apply the layout again",
+    ),
+)

@@ -1,0 +1,1 @@
+"""The commands of `slicewright-agent`: each adds its parser, and runs."""

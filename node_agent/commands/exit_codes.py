@@ -1,0 +1,13 @@
+"""Exit codes of `slicewright-agent`. `apply` and `clear` have more of them: `host.commands`."""
+
+from typing import Final
+
+OK: Final = 0
+MISMATCH: Final = 1
+UNKNOWN: Final = 2
+WRONG_USE: Final = 2
+RESTART_NEEDED: Final = 3
+
+
+class WrongUse(Exception):
+    """The command line is wrong. The message has the cause and the remedy."""

@@ -1,0 +1,98 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+_LONGEST_WAIT_S: Final = 24 * 3600
+
+
+def deadline() -> argparse.ArgumentParser:
+    """Returns the parent parser with the time limit of a probe."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--deadline",
+        type=_seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="time limit of one probe of the GPUs (default 20)",
+    )
+    return parser
+
+
+def layout() -> argparse.ArgumentParser:
+    """Returns the parent parser with a layout, as arguments or in a file."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "layout",
+        nargs="*",
+        metavar="LAYOUT",
+        help="GPUS:WHAT, for example 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off",
+    )
+    parser.add_argument(
+        "-f",
+        "--file",
+        type=Path,
+        metavar="FILE",
+        help="read the layout from a file, one clause per line",
+    )
+    return parser
+
+
+def change() -> argparse.ArgumentParser:
+    """Returns the parent parser of commands that partition the GPUs of a host."""
+    parser = argparse.ArgumentParser(add_help=False, parents=[deadline()])
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be done, and change nothing"
+    )
+    parser.add_argument(
+        "--wait",
+        type=_wait_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long to wait for a GPU in use, up to a day (default 0: refuse at once)",
+    )
+    return parser
+
+
+def add_desired(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--desired", type=Path, metavar="FILE", help="the desired state of a pool's nodes"
+    )
+
+
+def add_service(parser: argparse.ArgumentParser, *, repeats: str, port: int) -> None:
+    """Adds the options of a command that repeats something and serves its metrics.
+
+    repeats: the repeated action in the plural, for the help of --interval.
+    """
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help=f"seconds between {repeats} (default 10)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=port,
+        help=f"port of /healthz, /readyz, /metrics on POD_IP (default {port})",
+    )
+
+
+def _seconds(text: str, least: float = 0.1, most: int = 3600) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not least <= seconds <= most:
+        raise argparse.ArgumentTypeError(f"{text} must be between {least:g} and {most} seconds")
+    return seconds
+
+
+def _wait_seconds(text: str) -> float:
+    """Seconds to wait for other processes, with the limit of a stack file's `in_use`."""
+    return _seconds(text, least=0, most=_LONGEST_WAIT_S)
