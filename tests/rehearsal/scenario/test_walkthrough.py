@@ -71,7 +71,7 @@ def test_s0_has_an_hour_to_start_and_is_then_asked_every_twenty_seconds() -> Non
     }
 
 
-def test_s0_asks_for_a_partition_as_gke_names_it() -> None:  # S0-49, -50
+def test_s0_requests_a_partition_by_gkes_resource_name() -> None:  # S0-49, -50
     assert container("gke-h100")["resources"] == {
         "requests": {"cpu": "10", "memory": "30Gi", "nvidia.com/gpu": "1"},
         "limits": {"cpu": "24", "memory": "100Gi", "nvidia.com/gpu": "1"},
