@@ -39,8 +39,8 @@ class NodePoolContext:
     ) -> gcp.container.NodePoolNetworkConfigArgs | None:
         """A pool's networks. additional: names of networks for GPUs.
 
-        Every pool states whether its nodes are private: a change of the cluster's setting would
-        reach new pools only.
+        If the stack file says whether nodes are private, every pool states it: GKE applies the
+        cluster's setting to new pools only.
         """
         if self.private_nodes is None and not dranet and not additional:
             return None

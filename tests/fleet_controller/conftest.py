@@ -30,6 +30,7 @@ from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, path_of
 from rehearsal.cluster import control_plane
 from rehearsal.host.toolchain import Toolchain
+from tests.fleet_controller.builders import build_node, build_pool
 from tests.fleet_controller.node_writers import KUBELETS_NODE, node_writers
 
 __all__ = ["node_writers"]
@@ -46,34 +47,28 @@ def now() -> float:
 @pytest.fixture
 def pool() -> Pool:
     """GKE's way: nobody sets a label."""
-    return Pool(
+    return build_pool(
         name="halves",
         uid="pool-uid",
         generation=3,
         created=NOW - 1000,
         selector={"slicewright.io/pool": "halves"},
         layout_hash=HASH,
-        fewest=1,
         mig_config=None,
-        status={},
     )
 
 
 @pytest.fixture
 def node() -> Node:
     """Made a minute ago, held by the startup taint, as a GKE node is."""
-    return Node(
+    return build_node(
         name="n1",
         uid="u1",
         version="100",
         created=NOW - 60,
         boot_id="b1",
-        verified_boot="",
-        ready=True,
         labels={"slicewright.io/pool": "halves"},
         taint_keys=("nvidia.com/gpu", "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"),
-        condition=None,
-        leaving=False,
     )
 
 

@@ -16,6 +16,7 @@ from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.node import Node
 from fleet_controller.objects.pool import Pool
 from fleet_controller.objects.report import Report
+from tests.fleet_controller.builders import build_node
 
 GPU = {"nvidia.com/gpu.present": "true"}
 FOUND = {"feature.node.kubernetes.io/pci-10de.present": "true"}
@@ -54,18 +55,12 @@ def pod(name: str, node: str, **waiting: str) -> Any:
 
 def reasons(labels_of: dict[str, dict[str, str]], pods: Any, policies: Any) -> dict[str, str]:
     nodes = [
-        Node(
+        build_node(
             name=name,
             uid=name,
-            version="1",
             created=0.0,
-            boot_id="b",
-            verified_boot="",
-            ready=True,
             labels=labels,
             taint_keys=("node.kubernetes.io/not-ready", "team", "nvidia.com/gpu"),
-            condition=None,
-            leaving=False,
         )
         for name, labels in labels_of.items()
     ]

@@ -12,9 +12,9 @@ from apis.names import POOL_LABEL
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.nodes.assess import assess
 from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
 from fleet_controller.rollout.wanted import is_version
+from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, known
 from tests.fleet_controller.test_rollout import condition, reason, steps
 
@@ -23,16 +23,13 @@ OLD, NEW = "580.95.05", "590.48.01"
 
 def world(count: int = 1, *, config: str | None = "old", **policy: Any) -> World:
     """So many nodes in service with the old driver, of which the pool wants a new one now."""
-    pool = Pool(
+    pool = build_pool(
         name="p",
         uid="pool",
-        generation=1,
         created=START,
         selector={"slicewright.io/pool": "p"},
         layout_hash=known("none").layout_hash,
-        fewest=1,
         mig_config=config,
-        status={},
         policy=RolloutPolicy(**policy),
         driver=OLD,
     )

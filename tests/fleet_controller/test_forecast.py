@@ -15,6 +15,7 @@ from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.applying import FAILED_S
 from fleet_controller.rollout.change_actions import CordonNode
 from fleet_controller.rollout.forecast import Forecast, forecast
+from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import World
 from tests.properties import examples
 
@@ -88,16 +89,14 @@ def test_nodes_begin_in_the_order_that_was_forecast(
 
 
 def _pool() -> Pool:
-    return Pool(
+    return build_pool(
         name="halves",
         uid="pool-uid",
         generation=3,
         created=0.0,
         selector={"slicewright.io/pool": "halves"},
         layout_hash="hash-old",
-        fewest=1,
         mig_config="old",
-        status={},
     )
 
 

@@ -22,6 +22,7 @@ from fleet_controller.objects.pool import Pool
 from fleet_controller.objects.report import Report
 from fleet_controller.pools.members import DAMPING_S, GRACE_S
 from fleet_controller.pools.status import TOO_FEW_LIMIT_S
+from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import World
 from tests.gitops.lua_health import health
 
@@ -160,16 +161,12 @@ def test_a_pool_that_the_controller_has_not_seen_is_waited_for(flux: Any) -> Non
 @pytest.fixture
 def rolled() -> World:
     """A pool whose layout changes from `old` to `new`, with nothing done yet."""
-    made = Pool(
+    made = build_pool(
         name="p",
         uid="pool",
-        generation=1,
-        created=NOW,
         selector={"slicewright.io/pool": "p"},
         layout_hash="",
-        fewest=1,
         mig_config="old",
-        status={},
     )
     world = World(made)
     world.make_node("n0")

@@ -16,19 +16,10 @@ from fleet_controller.decision.decide import decide
 from fleet_controller.membership.membership import JoinNode, joining, memberships
 from fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
 from fleet_controller.objects.pool import Pool
+from tests.fleet_controller.builders import build_pool
 from tests.properties import examples
 
-POOL = Pool(
-    name="p",
-    uid="u",
-    generation=1,
-    created=0.0,
-    selector={},
-    layout_hash="h",
-    fewest=0,
-    mig_config=None,
-    status={},
-)
+POOL = build_pool(name="p", created=0.0, fewest=0, mig_config=None)
 NODE = read_node({"metadata": {"name": "n", "uid": "u"}})
 PLUGIN = "nvidia.com/device-plugin.config"
 

@@ -26,6 +26,7 @@ from fleet_controller.rollout.change_actions import (
 )
 from fleet_controller.rollout.node_change import advance, assess_waiting
 from fleet_controller.rollout.turn import Observation, Turn, fail
+from tests.fleet_controller.builders import build_node, build_pool
 
 NOW = 1_800_009_000.0
 BASE = Assessment(status="True", reason="PartitionsMatch", message="m")
@@ -37,19 +38,14 @@ POD = NodePod(namespace="ai", name="a", uid="u", gpus=True)
 
 
 def node(config: str = "old", state: str = "success", **facts: Any) -> Node:
-    return Node(
+    return build_node(
         **{
             "name": "n",
             "uid": "n",
             "version": "7",
             "created": NOW,
-            "boot_id": "b",
             "verified_boot": "b",
-            "ready": True,
             "labels": {CONFIG: config, STATE: state},
-            "taint_keys": (),
-            "condition": None,
-            "leaving": False,
             "unschedulable": True,
             **facts,
         }
@@ -57,16 +53,10 @@ def node(config: str = "old", state: str = "success", **facts: Any) -> Node:
 
 
 def pool(suspended: str = "", config: str | None = "new", **drain: Any) -> Pool:
-    return Pool(
+    return build_pool(
         name="p",
-        uid="u",
-        generation=1,
         created=NOW,
-        selector={},
-        layout_hash="h",
-        fewest=1,
         mig_config=config,
-        status={},
         policy=RolloutPolicy(drain=DrainPolicy(**{"timeout_s": 600.0, **drain})),
         suspended=suspended,
     )

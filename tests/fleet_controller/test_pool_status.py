@@ -19,33 +19,12 @@ from fleet_controller.pools.members import GRACE_S, SET_UP_LIMIT_S, Member, memb
 from fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.rollout.progress import how_far
 from fleet_controller.rollout.rollout import Rollout
+from tests.fleet_controller.builders import build_node, build_pool
 from tests.fleet_controller.rollout_world import known
 
 NOW = 1_800_000_000.0
-POOL = Pool(
-    name="p",
-    uid="u",
-    generation=1,
-    created=NOW,
-    selector={},
-    layout_hash="h",
-    fewest=1,
-    mig_config="new",
-    status={},
-)
-NODE = Node(
-    name="n",
-    uid="u",
-    version="1",
-    created=NOW,
-    boot_id="b",
-    verified_boot="b",
-    ready=True,
-    labels={},
-    taint_keys=(),
-    condition=None,
-    leaving=False,
-)
+POOL = build_pool(name="p")
+NODE = build_node(name="n", uid="u", verified_boot="b")
 ROLLING = Rollout(wanted_layout="new", changing=("n0",), waiting=("n1",))
 Status = Literal["True", "False", "Unknown"]
 

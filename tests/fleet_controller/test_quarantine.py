@@ -17,6 +17,7 @@ from fleet_controller.objects.node import Node, read_node
 from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.members import Member
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode, quarantine
+from tests.fleet_controller.builders import build_pool
 from tests.properties import examples
 
 NODE = read_node(
@@ -25,17 +26,8 @@ NODE = read_node(
         "spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]},
     }
 )
-POOL = Pool(
-    name="p",
-    uid="u",
-    generation=1,
-    created=0.0,
-    selector={},
-    layout_hash="h",
-    fewest=1,
-    mig_config=None,
-    status={},
-    policy=RolloutPolicy(quarantine=True, max_unavailable=2),
+POOL = build_pool(
+    name="p", created=0.0, mig_config=None, policy=RolloutPolicy(quarantine=True, max_unavailable=2)
 )
 
 

@@ -27,6 +27,7 @@ from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode,
 from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
 from fleet_controller.objects.pool import Pool
+from tests.fleet_controller.builders import build_node, build_pool
 from tests.fleet_controller.objects import bare
 
 PLUGIN = "nvidia.com/device-plugin.config"
@@ -358,32 +359,16 @@ def _applied(labels: dict[str, str], changes: object) -> dict[str, str]:
 
 
 def _node(has: dict[str, str], joined: Joined | None) -> Node:
-    return Node(
-        name="n1",
-        uid="u1",
-        version="1",
-        created=0.0,
-        boot_id="b",
-        verified_boot="",
-        ready=True,
-        labels=has,
-        taint_keys=(),
-        condition=None,
-        leaving=False,
-        joined=joined,
-    )
+    return build_node(name="n1", uid="u1", created=0.0, labels=has, joined=joined)
 
 
 def _pool(brings: dict[str, str]) -> Pool:
-    return Pool(
+    return build_pool(
         name="p",
-        uid="u",
-        generation=1,
         created=0.0,
         selector={"rack": "7"},
         layout_hash="a" * 64,
         fewest=0,
         mig_config=None,
-        status={},
         brings=brings,
     )

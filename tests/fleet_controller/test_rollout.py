@@ -15,7 +15,6 @@ from fleet_controller.decision.actions import AddStartupTaint, EmitEvent, Remove
 from fleet_controller.decision.decide import Decision
 from fleet_controller.objects.layout_change import Change, change_of
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.applying import APPLY_LIMIT_S, FAILED_S, LASTING_S
 from fleet_controller.rollout.change_actions import (
     ApplyLayout,
@@ -25,6 +24,7 @@ from fleet_controller.rollout.change_actions import (
     NoteChange,
 )
 from fleet_controller.rollout.drain import Refusal
+from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import START, World
 
 STEPS = (
@@ -40,16 +40,13 @@ STEPS = (
 
 def world(count: int = 1, *, wants: str = "new", zones: str = "a", **policy: Any) -> World:
     """So many nodes in service with the layout `old`, of which another is wanted now."""
-    pool = Pool(
+    pool = build_pool(
         name="p",
         uid="pool",
-        generation=1,
         created=START,
         selector={"slicewright.io/pool": "p"},
         layout_hash="hash-old",
-        fewest=1,
         mig_config="old",
-        status={},
         policy=RolloutPolicy(**policy),
     )
     made = World(pool, disruptions=99)

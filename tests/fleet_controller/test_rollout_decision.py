@@ -27,22 +27,17 @@ from fleet_controller.rollout.rollout import (
     must_change,
     needs_pods,
 )
+from tests.fleet_controller.builders import build_node, build_pool
 
 NOW = 1_800_000_000.0
 Status = Literal["True", "False", "Unknown"]
 
 
 def pool(suspended: str = "", config: str | None = "new", **policy: Any) -> Pool:
-    return Pool(
+    return build_pool(
         name="p",
-        uid="u",
-        generation=1,
-        created=NOW,
         selector={POOL_LABEL: "p"},
-        layout_hash="h",
-        fewest=1,
         mig_config=config,
-        status={},
         policy=RolloutPolicy(**policy),
         suspended=suspended,
     )
@@ -68,19 +63,12 @@ def node(
         cordoned=True,
         reason="ChangeFailed" if phase == "Failed" else "",
     )
-    return Node(
+    return build_node(
         **{
             "name": name,
             "uid": name,
-            "version": "1",
-            "created": NOW,
-            "boot_id": "b",
             "verified_boot": "b" if verified else "",
-            "ready": True,
             "labels": {POOL_LABEL: "p", CONFIG: config, STATE: state, ZONE_LABEL: zone},
-            "taint_keys": (),
-            "condition": None,
-            "leaving": False,
             "change": note.dump() if phase else "",
             "unschedulable": phase is not None,
             **facts,

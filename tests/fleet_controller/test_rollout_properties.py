@@ -15,8 +15,8 @@ from apis.names import POOL_LABEL
 from fleet_controller.decision.actions import EmitEvent, RetractEvent, SetPoolStatus
 from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.status import UNDONE
+from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, pass_over
 from tests.fleet_controller.rollout_world import known as layout_of
 from tests.properties import examples
@@ -479,16 +479,14 @@ def _world(
     unloads_by_itself: bool = False,
 ) -> World:
     """A pool without nodes. layout: None for whole GPUs."""
-    pool = Pool(
+    pool = build_pool(
         name=name,
         uid=f"pool-{name}",
-        generation=1,
         created=START,
         selector={"slicewright.io/pool": name},
         layout_hash=layout_of(layout or "none").layout_hash,
         fewest=fewest,
         mig_config=layout,
-        status={},
         policy=policy,
         driver=driver,
     )

@@ -21,6 +21,7 @@ from fleet_controller.objects.node import Node
 from fleet_controller.objects.pool import Pool
 from fleet_controller.objects.report import Report
 from fleet_controller.pools.quarantine import QuarantineNode
+from tests.fleet_controller.builders import build_node, build_pool
 from tests.fleet_controller.conftest import HASH, NOW
 from tests.properties import examples
 
@@ -199,29 +200,23 @@ def test_a_node_that_is_held_for_a_silent_driver_keeps_its_pods(pool: Pool, node
 def test_a_fault_of_all_drivers_closes_no_more_than_may_be_unavailable(
     reasons: list[str], most: int | str, cordoned: int
 ) -> None:
-    pool = Pool(
+    pool = build_pool(
         name="halves",
         uid="pool-uid",
         generation=3,
         created=NOW - 1000,
         selector={"slicewright.io/pool": "halves"},
         layout_hash=HASH,
-        fewest=1,
         mig_config=None,
-        status={},
     )
-    node = Node(
+    node = build_node(
         name="",
         uid="",
         version="100",
         created=NOW - 6000,
         boot_id="b1",
         verified_boot="b1",
-        ready=True,
         labels={"slicewright.io/pool": "halves"},
-        taint_keys=(),
-        condition=None,
-        leaving=False,
     )
     fleet = _fleet(pool, node, *reasons, max_unavailable=most)
     out = set(list(fleet.nodes)[:cordoned])

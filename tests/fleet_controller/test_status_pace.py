@@ -19,6 +19,7 @@ from fleet_controller.cluster.status_pace import (
 )
 from fleet_controller.decision.actions import Action, RecordBoot, SetPoolStatus
 from fleet_controller.objects.pool import Pool
+from tests.fleet_controller.builders import build_pool
 from tests.properties import examples
 
 _NODE = RecordBoot(node="n", boot_id="b", layout=None)
@@ -96,17 +97,7 @@ def test_no_more_than_so_many_a_second_and_each_pool_in_its_turn(
 ) -> None:
     """Whatever the times of the passes: all pools count on in each of them."""
     time = Time()
-    one = Pool(
-        name="",
-        uid="",
-        generation=3,
-        created=0.0,
-        selector={},
-        layout_hash="",
-        fewest=1,
-        mig_config=None,
-        status={},
-    )
+    one = build_pool(name="", uid="", generation=3, created=0.0, layout_hash="", mig_config=None)
     known = _named(one, pools)
     actions = [SetPoolStatus(pool=name, status=_status(1)) for name in known]
     written = {name: [time.now] for name in known}

@@ -39,9 +39,10 @@ from fleet_controller.objects.known_layouts import (
 )
 from fleet_controller.objects.layout_change import Change, change_of
 from fleet_controller.objects.node import Joined, read_node
-from fleet_controller.objects.pool import Pool, obeying, read_pool
+from fleet_controller.objects.pool import obeying, read_pool
 from fleet_controller.pools.status import UNDONE
 from fleet_controller.rollout.change_actions import ApplyLayout, FinishChange
+from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import START, World, known
 
 UNDO = Asked(undoes="new").dump()
@@ -49,16 +50,13 @@ UNDO = Asked(undoes="new").dump()
 
 def world(count: int = 3, **policy: Any) -> World:
     """So many nodes in service, verified with `old`, of which `new` is wanted now."""
-    pool = Pool(
+    pool = build_pool(
         name="p",
         uid="pool",
-        generation=1,
         created=START,
         selector={"slicewright.io/pool": "p"},
         layout_hash="",
-        fewest=1,
         mig_config="old",
-        status={},
         policy=RolloutPolicy(**policy),
     )
     made = World(pool, disruptions=99)

@@ -27,6 +27,7 @@ from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.objects.pool import Pool
 from fleet_controller.objects.stuck import Stuck, stuck_of
+from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import PAUSED, START, World
 
 NOW = START + 10_000.0
@@ -333,16 +334,13 @@ class TestSafety:
 
 
 def _world() -> World:
-    pool = Pool(
+    pool = build_pool(
         name="p",
         uid="pool",
-        generation=1,
         created=START,
         selector={"slicewright.io/pool": "p"},
         layout_hash="hash-old",
-        fewest=1,
         mig_config="old",
-        status={},
     )
     of = World(pool)
     for i in range(3):

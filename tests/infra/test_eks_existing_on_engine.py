@@ -106,5 +106,5 @@ def test_existing_cluster_that_nodes_cannot_join_is_refused_before_any_resource(
     engine.ask("UpdateClusterVersion", name="c", version="1.36")
     busy = engine.preview(fleet())
     assert busy.code != 0
-    assert "cluster c is UPDATING, and EKS adds nodes to an ACTIVE one only" in busy.output
+    assert "cluster c is UPDATING, but EKS adds nodes to an ACTIVE cluster only" in busy.output
     assert ec2(engine, "DescribeVpcs")["Vpcs"]

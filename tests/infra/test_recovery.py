@@ -199,7 +199,7 @@ def test_planned_creation_is_adopted_by_its_urn() -> None:
     ("inputs", "named", "words"),
     [
         ({"name": "nodes"}, "urn:other", "would not create it; it would create urn:pulumi"),
-        ({"name": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"}, urn(ROLE), "its name is not known"),
+        ({"name": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"}, urn(ROLE), "its name is unknown"),
         ({"name": "a", "description": "[secret]"}, urn(ROLE), "its description is secret"),
     ],
 )

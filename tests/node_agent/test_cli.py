@@ -93,13 +93,13 @@ def test_show_as_json_is_all_that_was_read(agent: Run, halves: Any) -> None:
     assert [len(gpu["devices"]) for gpu in raw["gpus"]] == [2, 2]
 
 
-def test_verify_ends_with_0_on_a_match(agent: Run, halves: Any, file: str) -> None:
+def test_verify_exits_with_0_on_a_match(agent: Run, halves: Any, file: str) -> None:
     judged = agent("verify", "--desired", file, "--silicon-only", silicon=halves)
     assert (judged.returncode, judged.stderr) == (0, "")
     assert judged.stdout.startswith("Match: 2 GPUs as wanted (3g.40gb x2).")
 
 
-def test_verify_ends_with_1_on_a_mismatch_and_says_which_gpu(
+def test_verify_exits_with_1_on_a_mismatch_and_names_the_gpu(
     agent: Run, halves: Any, file: str
 ) -> None:
     state.repartition(halves.path, 1, ["1g.10gb"] * 7)
@@ -108,7 +108,7 @@ def test_verify_ends_with_1_on_a_mismatch_and_says_which_gpu(
     assert judged.stdout.startswith("Mismatch: GPU 1 wanted 3g.40gb x2, found 1g.10gb x7:")
 
 
-def test_verify_ends_with_2_where_the_driver_does_not_answer(
+def test_verify_exits_with_2_if_the_driver_does_not_answer(
     agent: Run, halves: Any, file: str
 ) -> None:
     state.inject(halves.path, state.Injection(call="nvmlInit", code=9))

@@ -36,7 +36,7 @@ def test_the_image_runs_as_an_unprivileged_user(recipe: str) -> None:
     assert re.findall(r"^USER (\S+)", recipe, re.MULTILINE) == ["65532:65532"]
 
 
-def test_what_is_copied_is_there(recipe: str) -> None:
+def test_containerfile_copies_existing_files(recipe: str) -> None:
     for line in re.findall(r"^COPY (?!--from)(.+)$", recipe, re.MULTILINE):
         *sources, _ = line.split()
         assert all((REPOSITORY / source).exists() for source in sources), line

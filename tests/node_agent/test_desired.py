@@ -40,7 +40,7 @@ def test_parse_inverts_dump() -> None:
     assert parse(dump(FULL)) == FULL
 
 
-def test_the_order_in_which_it_was_built_changes_neither_text_nor_hash() -> None:
+def test_order_of_building_changes_neither_text_nor_hash() -> None:
     shuffled = replace(
         FULL, gpus=tuple(reversed(FULL.gpus)), resources=dict(reversed(FULL.resources.items()))
     )
@@ -48,7 +48,7 @@ def test_the_order_in_which_it_was_built_changes_neither_text_nor_hash() -> None
     assert hash_of(shuffled) == hash_of(FULL)
 
 
-def test_the_hash_of_a_layout_of_today_stays_for_ever() -> None:
+def test_hash_of_a_layout_never_changes() -> None:
     """It stands in running clusters: a change rolls every agent and makes every pool be proven
     again.
     """

@@ -91,7 +91,7 @@ def _run(environment: Path, *arguments: str, **variables: str) -> subprocess.Com
     )
 
 
-def test_its_requirements_are_three_and_those_of_the_repository() -> None:
+def test_agent_distribution_has_three_requirements_of_the_repository() -> None:
     own = tomllib.loads((PROJECT / "node_agent/pyproject.toml").read_text())["project"]
     whole = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     names = [re.split(r"[<>=]", requirement)[0] for requirement in own["dependencies"]]

@@ -89,7 +89,7 @@ class Server:
         (dump(GOOD).replace('"gpu_count":1', '"gpu_count":1' + "0" * 5000), "not JSON"),
     ],
 )
-def test_a_desired_state_that_none_can_be_is_refused_shortly_and_at_once(
+def test_impossible_desired_state_is_refused_at_once_with_a_short_message(
     text: str, said: str
 ) -> None:
     began = time.monotonic()

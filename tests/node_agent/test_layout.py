@@ -35,7 +35,7 @@ def _of(*texts: str) -> dict[int, str]:
         (["# the halves\n0:3g.20gb*2  # of GPU 0\n\n1:off\n"], {0: "3g.20gb*2", 1: "off"}),
     ],
 )
-def test_what_people_write_is_understood(texts: list[str], wanted: dict[int, str]) -> None:
+def test_layout_syntax_is_parsed(texts: list[str], wanted: dict[int, str]) -> None:
     assert _of(*texts) == wanted
 
 
@@ -104,7 +104,7 @@ layouts = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(["all", "0", "1", "2"]), layouts, min_size=1))
-def test_what_is_printed_is_read_again(clauses: dict[str, GpuLayout]) -> None:
+def test_printed_layout_parses_to_itself(clauses: dict[str, GpuLayout]) -> None:
     layout = Layout(clauses=tuple(((selector,), wanted) for selector, wanted in clauses.items()))
     assert parse([f"{selector}:{wanted}" for selector, wanted in clauses.items()]) == layout
     assert parse([str(layout)]) == layout

@@ -403,7 +403,7 @@ def test_a_situation_is_reported_and_left(name: str, node: Node) -> None:
     ],
     ids=["the driver was upgraded and the node must reboot", "mig-manager failed"],
 )
-def test_what_a_new_container_does_not_change_is_called_by_its_name(
+def test_problem_that_a_new_container_does_not_change_keeps_its_reason(
     is_: Change, reason: str, node: Node
 ) -> None:
     node.desired = replace(node.desired, partitioner="mig-manager")

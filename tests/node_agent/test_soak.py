@@ -184,7 +184,7 @@ def test_between_probes_no_process_holds_anything_of_the_driver(
         )
 
 
-def test_where_utilization_is_not_measured_the_log_says_so_once_and_there_is_no_number(
+def test_unmeasured_utilization_is_logged_once_and_has_no_metric(
     silicon: Callable[..., Any], tmp_path: Path
 ) -> None:
     node, log = silicon("A100-80", 1), tmp_path / "log"

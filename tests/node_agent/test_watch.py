@@ -297,7 +297,7 @@ def test_an_agent_whose_credentials_cannot_be_read_is_not_ready(start: Any, halv
         agent.until(lambda: agent.health.ready() is None, within_s=2 * PACE.node_every_s)
 
 
-def test_metrics_show_what_was_found(start: Any, node: Any) -> None:
+def test_metrics_show_the_observed_partitions(start: Any, node: Any) -> None:
     state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     state.repartition(node.path, 1, ["1g.10gb"] * 7)
     with start(node, Api(resources={"nvidia.com/gpu": "9"})) as agent:

@@ -138,9 +138,7 @@ def of_one_resource() -> list[Case]:
     return [case for case in firsts().values() if case.rule not in _STACK_RULES]
 
 
-def test_every_rule_refuses_in_a_preview_what_it_is_for(
-    engine: CloudEngine, tmp_path: Path
-) -> None:
+def test_every_rule_refuses_its_violation_in_a_preview(engine: CloudEngine, tmp_path: Path) -> None:
     cases = of_one_resource()
     wrong = [one for case in cases for one in named(case, case.refused)]
     code, found = findings(engine, tmp_path, wrong, cases)
@@ -152,7 +150,7 @@ def test_every_rule_refuses_in_a_preview_what_it_is_for(
         assert any(name.startswith(f"{case.rule}.") for _, name in of_rule), case.rule
 
 
-def test_every_rule_passes_in_a_preview_the_nearest_thing_that_is_right(
+def test_every_rule_passes_the_nearest_correct_resource_in_a_preview(
     engine: CloudEngine, tmp_path: Path
 ) -> None:
     cases = of_one_resource()

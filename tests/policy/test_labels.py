@@ -7,14 +7,14 @@ from rehearsal.plugins.providers.aws.provider import AwsProvider
 from rehearsal.plugins.providers.gcp.provider import GcpProvider
 
 
-def test_it_knows_every_kind_of_the_program_that_aws_can_tag() -> None:
+def test_label_rule_covers_every_taggable_aws_resource_of_the_program() -> None:
     schema = AwsProvider.schema
     taggable = {kind for kind in schema.resources if "tags" in schema.inputs(kind)}
     assert "aws:ec2/vpc:Vpc" in taggable
     assert taggable <= labels.TAGGED
 
 
-def test_it_knows_every_kind_of_the_program_that_google_can_label() -> None:
+def test_label_rule_covers_every_labelled_google_resource_of_the_program() -> None:
     found = {
         kind: name
         for kind in GcpProvider.schema.resources

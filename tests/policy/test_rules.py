@@ -18,14 +18,14 @@ BY_NAME = {rule.name: rule for rule in RULES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_rule_refuses_what_it_is_for_and_says_why(case: Case) -> None:
+def test_each_rule_refuses_its_violation_and_says_why(case: Case) -> None:
     messages = found(BY_NAME[case.rule], case.refused, case.settings)
     assert len(messages) == 1
     assert case.says in messages[0]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_rule_passes_the_nearest_thing_that_is_right(case: Case) -> None:
+def test_each_rule_passes_the_nearest_correct_resource(case: Case) -> None:
     assert found(BY_NAME[case.rule], case.passed, case.settings) == []
 
 
@@ -60,7 +60,7 @@ REFUSED = [one for case in CASES for one in (*case.refused, *case.passed)]
 
 @settings(max_examples=examples(200))
 @given(st.data())
-def test_what_a_preview_does_not_know_is_never_refused(data: st.DataObject) -> None:
+def test_values_unknown_in_a_preview_are_never_refused(data: st.DataObject) -> None:
     """Any part of what passes may be unknown: it passes still."""
     case = data.draw(st.sampled_from(CASES))
     blinded = [
@@ -82,7 +82,7 @@ def _either(value: Any, data: st.DataObject) -> Any:
     return UNKNOWN if data.draw(st.integers(0, 5)) == 0 else _blinded(value, data)
 
 
-def test_what_is_unknown_is_left_to_the_up_and_what_is_not_stated_is_refused() -> None:
+def test_unknown_values_are_left_to_up_and_missing_values_are_refused() -> None:
     blind = [replace(one, props=dict.fromkeys(one.props, UNKNOWN)) for one in REFUSED]
     assert {rule.name for rule in RULES for one in blind if found(rule, [one], {})} == {
         "chart-pinned",
@@ -92,7 +92,7 @@ def test_what_is_unknown_is_left_to_the_up_and_what_is_not_stated_is_refused() -
     }
 
 
-def test_a_budget_is_looked_at_in_a_preview_where_the_outputs_are_unknown() -> None:
+def test_budget_is_checked_in_a_preview_with_unknown_outputs() -> None:
     """There, what nobody states is unknown and not absent."""
     pool = gke_pool(nodeCount=5.0)
     previewed = replace(pool, props={**pool.props, "autoscaling": UNKNOWN, "id": UNKNOWN})

@@ -25,7 +25,7 @@ def test_a_stack_file_tells_who_encrypts(tmp_path: Path, text: str, provider: st
     assert secrets_provider(tmp_path, URN) == provider
 
 
-def test_without_a_readable_file_it_is_not_known_who_encrypts(tmp_path: Path) -> None:
+def test_encryption_is_unknown_without_a_readable_stack_file(tmp_path: Path) -> None:
     assert secrets_provider(tmp_path, URN) is None
     (tmp_path / "Pulumi.prod.yaml").write_text("secretsprovider: [\n")
     assert secrets_provider(tmp_path, URN) is None

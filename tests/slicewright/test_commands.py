@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("command", "main"), [("slicewright", cli.main), ("slicewright-agent", node_agent.cli.main)]
 )
-def test_both_commands_tell_the_projects_version(
+def test_both_commands_print_the_projects_version(
     command: str, main: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -89,7 +89,7 @@ def test_devices_of_others_are_left_out() -> None:
     ]
 
 
-def test_where_nothing_is_known_no_pod_is_named() -> None:
+def test_attribution_without_an_answer_names_no_pod() -> None:
     assert exported([], "no answer") == ["slicewright_attribution_up 0"]
 
 
@@ -163,7 +163,7 @@ def test_a_kubelet_that_does_not_answer_is_not_a_reason_to_restart(answers: list
     assert "the loop's last turn began" in (exporter.alive() or "")
 
 
-def test_nothing_is_claimed_before_the_first_answer() -> None:
+def test_attribution_is_not_ready_before_the_first_answer() -> None:
     assert Exporter().ready() == "the kubelet has not been asked yet"
 
 
@@ -185,7 +185,7 @@ LOADED = (
     ],
     ids=["the container beside it knows no NVML", "the agent knows no HTTP/2"],
 )
-def test_neither_loads_what_only_the_other_needs(loads: str, found: str) -> None:
+def test_agent_and_attribution_load_only_their_own_libraries(loads: str, found: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED.format(loads)],
         capture_output=True,

@@ -152,7 +152,7 @@ def test_an_endless_answer_is_refused(path: str, monkeypatch: pytest.MonkeyPatch
         assert grpc_call.call(path, LIST, deadline_s=60) == bytes(100_000)
 
 
-def test_a_server_that_is_slow_is_left_at_the_deadline(path: str) -> None:
+def test_call_of_a_slow_server_ends_at_the_deadline(path: str) -> None:
     leave = threading.Event()
     with kubelet(path, lambda request, context: (leave.wait(120), b"")[1]):
         refused(path, "no answer within 0.3 s", deadline_s=0.3)
@@ -260,7 +260,7 @@ def test_an_answer_of_a_server_that_closes_at_once_is_still_read(path: str) -> N
         assert grpc_call.call(path, LIST, deadline_s=60) == b"ok"
 
 
-def test_an_answer_that_is_not_a_list_is_a_failed_call(path: str) -> None:
+def test_call_fails_if_the_answer_is_not_a_list(path: str) -> None:
     with (
         kubelet(path, lambda request, context: b"\x0a\x01\x0a"),
         pytest.raises(CallFailed, match=r"List is not valid: no number"),

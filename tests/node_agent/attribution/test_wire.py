@@ -156,12 +156,12 @@ def test_an_answer_truncated_inside_a_field_is_refused(answer: Any) -> None:
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "in a message of 11"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(data: bytes, message: str) -> None:
+def test_wire_error_names_the_position(data: bytes, message: str) -> None:
     with pytest.raises(NotProtobuf, match=message):
         list(messages(data, 1))
 
 
-def test_text_that_is_none_is_refused() -> None:
+def test_wire_refuses_bytes_that_are_not_text() -> None:
     with pytest.raises(NotProtobuf, match="field 1 is not UTF-8 text"):
         text(b"\x0a\x01\xff", 1)
 

@@ -40,7 +40,7 @@ def test_only_extended_resources_are_read() -> None:
     )
 
 
-def test_of_the_labels_only_those_about_the_gpus_are_read() -> None:
+def test_only_labels_about_gpus_are_read() -> None:
     """gfd.timestamp changes every minute."""
     product = {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/mig-1g.10gb.me.count": "1"}
     others = {"nvidia.com/gfd.timestamp": "1", "nvidia.com/gpu.memory": "15360", "a": "b"}
@@ -48,7 +48,7 @@ def test_of_the_labels_only_those_about_the_gpus_are_read() -> None:
     assert node.feature_labels == product
 
 
-def test_what_the_controller_tells_is_read_from_the_annotations() -> None:
+def test_controllers_annotations_are_read() -> None:
     notes = {"slicewright.io/desired-state": "{}", "slicewright.io/reports-after": "then"}
     node = read({"metadata": {"name": "n", "uid": "u", "annotations": notes}})
     assert (node.assigned, node.reports_after) == ("{}", "then")

@@ -47,7 +47,7 @@ def test_a_server_that_answers_is_asked_as_often_as_one_likes() -> None:
 @pytest.mark.parametrize(
     "error", [Unreachable("connection refused"), ApiError(500, {"message": "etcd is away"})]
 )
-def test_in_an_hour_without_answers_it_is_asked_less_than_twice_a_minute_on_average(
+def test_node_is_read_less_than_twice_a_minute_in_an_hour_without_answers(
     error: ApiError | Unreachable,
 ) -> None:
     api = Api(error=error)
@@ -71,7 +71,7 @@ def test_agents_that_failed_together_do_not_come_back_together() -> None:
     assert busiest < 100
 
 
-def test_after_the_outage_it_is_asked_within_a_minute() -> None:
+def test_node_is_read_within_a_minute_after_an_outage() -> None:
     api = Api(error=Unreachable("connection refused"))
     own = _own(api)
     for second in range(3600):
@@ -94,7 +94,7 @@ def test_retry_after_is_obeyed() -> None:
     assert own.error == "HTTP 429: slow down"
 
 
-def test_an_answer_that_is_no_node_is_an_error_like_others() -> None:
+def test_invalid_node_is_an_error_like_others() -> None:
     api = Api(answer={"kind": "Status"})
     own = _own(api)
     assert own.read(0) is None

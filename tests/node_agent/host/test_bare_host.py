@@ -132,7 +132,7 @@ def test_a_gpu_in_use_is_refused_with_pid_and_name(command: Run, server: Any) ->
     assert command(server, "apply", "0:3g.20gb*2").returncode == 4, "another GPU is free"
 
 
-def test_it_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> None:
+def test_apply_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> None:
     state.run_process(mig_on.path, state.Process(gpu=2, pid=101))
     state.repartition(mig_on.path, 2, ["7g.40gb"])
     process = _start(mig_on, fake_library, "apply", "--wait", "60", "2:3g.20gb*2")
@@ -149,7 +149,7 @@ def test_it_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> None:
 @pytest.mark.parametrize(
     ("seconds", "code"), [("0", 0), ("86400", 0), ("86401", 2), ("-1", 2), ("soon", 2)]
 )
-def test_it_can_wait_for_a_day(command: Run, mig_on: Any, seconds: str, code: int) -> None:
+def test_apply_can_wait_for_a_day(command: Run, mig_on: Any, seconds: str, code: int) -> None:
     """As long as `in_use` of a stack file may say."""
     answer = command(mig_on, "apply", "--dry-run", f"--wait={seconds}", "2:3g.20gb*2")
     assert answer.returncode == code
@@ -319,7 +319,7 @@ def test_the_unit_gives_up_however_long_a_try_takes() -> None:
     assert int(limit["StartLimitBurst"]) * one_try_s < int(hours.removesuffix("h")) * 3600
 
 
-def test_verify_names_the_place_that_is_wrong(command: Run, mig_on: Any) -> None:
+def test_verify_names_the_wrong_placement(command: Run, mig_on: Any) -> None:
     state.repartition(mig_on.path, 2, ["3g.20gb"])
     (start,) = [i.start for i in state.load(mig_on.path).gpus[2].instances]
     other = 4 - start
@@ -329,7 +329,7 @@ def test_verify_names_the_place_that_is_wrong(command: Run, mig_on: Any) -> None
     assert f"GPU 2 wanted 3g.20gb at {other}, found at {start}" in judged.stdout
 
 
-def test_what_show_writes_apply_reads(command: Run, mig_on: Any) -> None:
+def test_apply_reads_the_layout_that_show_prints(command: Run, mig_on: Any) -> None:
     state.repartition(mig_on.path, 2, ["1c.3g.20gb", "1c.3g.20gb", "2g.10gb", "1g.5gb+me"])
     said = command(mig_on, "show", "--layout").stdout
     assert command(mig_on, "apply", *said.split()).stdout.startswith("nothing to do")
@@ -338,7 +338,7 @@ def test_what_show_writes_apply_reads(command: Run, mig_on: Any) -> None:
     assert command(mig_on, "show", "--layout").stdout == said
 
 
-def test_what_show_writes_follows_a_gpu_to_another_number(command: Run, mig_on: Any) -> None:
+def test_layout_of_show_follows_a_gpu_to_another_index(command: Run, mig_on: Any) -> None:
     """Numbers may change with a reboot: the file for after it must not cut another GPU."""
     state.repartition(mig_on.path, 2, ["3g.20gb", "2g.10gb"])
     uuid = state.load(mig_on.path).gpus[2].uuid
@@ -425,7 +425,7 @@ def test_verify_names_the_wanted_layout_when_the_driver_does_not_answer(
     )
 
 
-def test_a_gpu_held_by_what_nvml_does_not_list_is_put_back(
+def test_gpu_held_by_an_unlisted_process_is_rolled_back(
     command: Run, silicon: Callable[..., Any]
 ) -> None:
     """A monitor keeps the mode from changing: the driver leaves it pending, which must not stay."""

@@ -111,9 +111,7 @@ def test_a_full_disk_behind_the_output_does_not_stop_a_change(cut: Any, start: S
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
 )
-def test_a_signal_half_way_undoes_what_was_done(
-    number: signal.Signals, cut: Any, start: Start
-) -> None:
+def test_signal_half_way_rolls_back(number: signal.Signals, cut: Any, start: Start) -> None:
     _stop_half_way(cut)
     process = start(cut, "apply", SEVENTHS)
     _until(process, "create")
@@ -228,9 +226,7 @@ def test_a_hung_reader_does_not_block_the_next_apply(cut: Any, start: Start, com
         os.kill(reader, signal.SIGKILL)
 
 
-def test_a_dry_run_says_where_a_reset_may_be_needed(
-    silicon: Callable[..., Any], command: Run
-) -> None:
+def test_dry_run_says_which_gpu_may_need_a_reset(silicon: Callable[..., Any], command: Run) -> None:
     node = silicon("A100-40", 1)
     planned = command(node, "apply", "--dry-run", "0:3g.20gb")
     assert planned.returncode == 0

@@ -130,7 +130,7 @@ LAYOUTS: list[tuple[str, dict[str, int]]] = [
 
 
 @pytest.mark.parametrize(("model", "devices"), LAYOUTS)
-def test_what_ours_applies_theirs_exports_and_asserts(
+def test_mig_parted_exports_and_asserts_layouts_that_the_agent_applied(
     node: Any, model: str, devices: dict[str, int]
 ) -> None:
     host = node(model)
@@ -140,7 +140,7 @@ def test_what_ours_applies_theirs_exports_and_asserts(
 
 
 @pytest.mark.parametrize(("model", "devices"), LAYOUTS)
-def test_what_theirs_applies_ours_verifies_and_has_nothing_to_add_to(
+def test_agent_verifies_layouts_that_mig_parted_applied(
     node: Any, model: str, devices: dict[str, int]
 ) -> None:
     host = node(model)
@@ -154,7 +154,7 @@ def test_what_theirs_applies_ours_verifies_and_has_nothing_to_add_to(
     )
 
 
-def test_what_theirs_clears_ours_finds_whole_and_the_other_way_round(node: Any) -> None:
+def test_agent_and_mig_parted_see_each_others_clearing(node: Any) -> None:
     host = node()
     host.ours("all:3g.40gb*2")
     assert host.theirs("apply")[0] == 0
@@ -179,7 +179,7 @@ REFUSALS: list[tuple[str, dict[str, int], bool, str]] = [
 @pytest.mark.parametrize(
     ("case", "devices", "theirs_refuses", "why"), REFUSALS, ids=[r[0] for r in REFUSALS]
 )
-def test_what_one_refuses_the_other_refuses_or_it_is_known_why(
+def test_agent_and_mig_parted_refuse_the_same_layouts_with_listed_exceptions(
     node: Any, case: str, devices: dict[str, int], theirs_refuses: bool, why: str
 ) -> None:
     host = node()
@@ -208,7 +208,7 @@ def test_a_gpu_in_use_is_refused_by_both(node: Any) -> None:
     assert (code, "ERROR_IN_USE" in output) == (1, True)
 
 
-def test_where_the_driver_fails_half_way_theirs_leaves_the_pieces(node: Any) -> None:
+def test_mig_parted_leaves_pieces_if_the_driver_fails_half_way(node: Any) -> None:
     host = node(count=1)
     host.ours("0:1g.10gb*7")
     fault = state.Injection(call="nvmlDeviceCreateGpuInstanceWithPlacement", code=23, times=1)

@@ -64,7 +64,7 @@ def a_model_and_profiles(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @given(a_model_and_profiles())
 @settings(max_examples=examples(300), deadline=None)
-def test_it_finds_a_placement_exactly_where_there_is_one(case: tuple[str, list[str]]) -> None:
+def test_placement_is_found_exactly_if_one_exists(case: tuple[str, list[str]]) -> None:
     key, profiles = case
     model = models.model(key)
     try:
@@ -85,7 +85,9 @@ def test_it_finds_a_placement_exactly_where_there_is_one(case: tuple[str, list[s
 
 @given(a_model_and_profiles(), st.data())
 @settings(max_examples=examples(150), deadline=None)
-def test_it_keeps_as_much_as_can_be_kept(case: tuple[str, list[str]], data: st.DataObject) -> None:
+def test_placement_keeps_as_many_instances_as_possible(
+    case: tuple[str, list[str]], data: st.DataObject
+) -> None:
     key, profiles = case
     there_names = data.draw(st.lists(st.sampled_from([p.name for p in offered(key)]), max_size=5))
     try:
@@ -121,7 +123,7 @@ def test_halves_go_to_0_and_4() -> None:
     ]
 
 
-def test_what_the_drivers_own_order_cannot_place_is_placed() -> None:
+def test_placement_succeeds_where_the_drivers_order_fails() -> None:
     """`-cgi 19,19,14,9` fails with the driver's first fit (NVIDIA MIG User Guide)."""
     placed = place(wanted("19,19,14,9"), offered("A100-40"))
     assert names("A100-40", placed) == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
@@ -143,7 +145,7 @@ def test_what_the_drivers_own_order_cannot_place_is_placed() -> None:
         ("2c.3g.20gb@0*2", "2c, 2c do not fit into one 3g.20gb with 3 compute slices"),
     ],
 )
-def test_what_is_impossible_is_refused_with_its_reason(layout: str, complaint: str) -> None:
+def test_impossible_layout_is_refused_with_its_reason(layout: str, complaint: str) -> None:
     with pytest.raises(LayoutImpossible) as refused:
         place(wanted(layout), offered("A100-40"))
     assert complaint in str(refused.value)

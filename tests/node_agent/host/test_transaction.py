@@ -180,7 +180,7 @@ def test_any_layout_is_reached_from_any_other_and_a_second_time_nothing_is_done(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_a_call_that_fails_leaves_what_was_or_what_is_wanted(
+def test_failing_call_leaves_the_old_or_the_new_layout(
     change: tuple[str, list[list[str] | None], list[list[str] | None]],
     at: int,
     after: bool,
@@ -266,7 +266,9 @@ def test_every_nvml_error_of_every_call_is_survived(
         assert done or layouts(path) == was, f"{call}: neither as wanted nor as it was"
 
 
-def test_what_cannot_be_put_back_is_said(in_this_process: OnSilicon, tmp_path: Path) -> None:
+def test_failed_rollback_names_the_remaining_difference(
+    in_this_process: OnSilicon, tmp_path: Path
+) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 1, "550.90.07", "t")
     state.repartition(path, 0, ["3g.40gb"] * 2)
@@ -322,7 +324,7 @@ def test_whatever_is_raised_at_whatever_step_all_is_put_back(
 
 
 @pytest.mark.parametrize("at", range(13, 26))
-def test_what_goes_wrong_while_putting_back_is_tried_again(
+def test_failing_rollback_step_is_tried_again(
     at: int, in_this_process: OnSilicon, tmp_path: Path
 ) -> None:
     path = tmp_path / "state"
@@ -382,7 +384,9 @@ def test_a_gpu_instance_without_compute_instance_gets_one(
     assert devices(path, 0) == {"3g.20gb": 2}
 
 
-def test_processes_hold_only_what_would_go(in_this_process: OnSilicon, tmp_path: Path) -> None:
+def test_processes_block_only_instances_that_would_be_destroyed(
+    in_this_process: OnSilicon, tmp_path: Path
+) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 2, "550.90.07", "t")
     node = state.repartition(path, 0, ["3g.40gb", "3g.40gb"])

@@ -162,7 +162,7 @@ def test_profiles_listed_in_part_are_asked_for_again(node: Any) -> None:
     assert probe(cache=cache) == probe()
 
 
-def test_a_look_after_others_asks_only_for_what_can_change(
+def test_later_look_reads_only_facts_that_can_change(
     node: Any, calls: Callable[[], Counter[str]]
 ) -> None:
     cache = Cache()
@@ -222,7 +222,7 @@ def _offered(name: str, slices: int, memory_mib: int, *, jpeg: int, ofa: int) ->
     )
 
 
-def test_names_of_devices_are_needed_where_profiles_are_alike_in_all_else() -> None:
+def test_device_names_are_needed_if_profiles_are_equal_otherwise() -> None:
     one = _offered("1g.10gb", 1, 9984, jpeg=1, ofa=0)
     media = _offered("1g.10gb+me", 1, 9984, jpeg=1, ofa=1)
     larger = _offered("1g.20gb", 1, 19968, jpeg=1, ofa=0)

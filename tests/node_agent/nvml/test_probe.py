@@ -196,7 +196,7 @@ def test_a_hung_call_ends_at_the_deadline_and_the_next_probe_succeeds(silicon: M
         prober.close()
 
 
-def test_what_needs_privileges_is_unknown_to_others_and_not_empty(silicon: MakeSilicon) -> None:
+def test_privileged_facts_are_unknown_without_privileges_not_empty(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
     state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     (gpu,) = node.observe(user=NOBODY).gpus

@@ -27,7 +27,7 @@ def probing(probe: Callable[[], Observation], *, deadline_s: float = 60.0) -> It
         prober.close()
 
 
-def test_what_the_worker_sees_comes_back() -> None:
+def test_prober_returns_the_observation_of_the_worker() -> None:
     with probing(lambda: Observation(driver="1.2")) as prober:
         assert [prober.probe() for _ in range(3)] == [Observation(driver="1.2")] * 3
 
@@ -105,7 +105,7 @@ def test_a_worker_that_holds_anything_after_a_look_is_replaced(
 
 
 @pytest.mark.parametrize("hold", [_open, _start_thread, _load])
-def test_so_is_one_that_holds_something_after_a_later_look(
+def test_worker_that_holds_a_resource_after_a_later_look_is_replaced(
     hold: Callable[[Path], None], tmp_path: Path
 ) -> None:
     """When its memory no longer grows, and mappings are looked at only because of that."""

@@ -107,7 +107,7 @@ def test_gpus_before_hopper_have_none(model: str, silicon: MakeSilicon) -> None:
 @pytest.mark.parametrize(
     "call", ["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmMigSampleGet"]
 )
-def test_what_the_driver_refuses_is_absent_and_said_and_harms_nothing_else(
+def test_refused_utilization_is_absent_and_explained_and_affects_no_other_fact(
     call: str, code: int, two_halves: Any
 ) -> None:
     state.inject(two_halves.path, state.Injection(call=call, code=code))
@@ -127,7 +127,7 @@ def test_an_instance_that_went_away_meanwhile_is_left_out(two_halves: Any) -> No
     assert (len(cut.utilization), len(whole.utilization)) == (1, 1)
 
 
-def test_a_gpu_that_is_lost_is_not_asked(two_halves: Any) -> None:
+def test_utilization_of_a_lost_gpu_is_not_measured(two_halves: Any) -> None:
     state.lose(two_halves.path, 0)
     lost, whole = two_halves.observe(thorough=True, utilization=True).gpus
     assert (lost.utilization, lost.utilization_failure) == ((), None)

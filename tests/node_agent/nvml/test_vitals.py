@@ -104,7 +104,7 @@ def test_an_observation_with_health_survives_the_pipe(silicon: MakeSilicon) -> N
         ({"pcie_replays": 4}, "pcie_replays", 4, None),
     ],
 )
-def test_what_is_wrong_is_seen_and_said(
+def test_health_problem_is_in_the_observation_and_the_message(
     health: dict[str, int], fact: str, value: object, words: str | None, silicon: MakeSilicon
 ) -> None:
     node = silicon(_model(health), 2)
@@ -166,7 +166,7 @@ def test_a_driver_that_asks_for_a_repair_is_no_match(
 
 
 @pytest.mark.parametrize("health", ["recovery_action", "remap_pending", "retired_pending"])
-def test_a_reboot_ends_what_the_driver_asked_for(health: str, silicon: MakeSilicon) -> None:
+def test_reboot_clears_the_recovery_action(health: str, silicon: MakeSilicon) -> None:
     node = silicon(_model([health]), 1)
     state.set_health(node.path, 0, **{health: 1})
     state.reboot(node.path)
@@ -174,7 +174,7 @@ def test_a_reboot_ends_what_the_driver_asked_for(health: str, silicon: MakeSilic
 
 
 @pytest.mark.parametrize("code", [3, 4, 13])
-def test_a_driver_that_does_not_say_what_it_asks_for_is_judged_without_it(
+def test_node_is_judged_without_repairs_that_the_driver_cannot_report(
     code: int, silicon: MakeSilicon
 ) -> None:
     node = silicon("H100-80", 1)

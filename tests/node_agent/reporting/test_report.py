@@ -127,7 +127,7 @@ def test_a_silent_driver_is_reported_without_gpus(desired: Desired, node: NodeSt
     assert "driver" not in report
 
 
-def test_gpus_share_an_entry_only_where_the_same_is_to_be_said(
+def test_gpus_share_a_report_entry_only_if_their_facts_are_equal(
     desired: Desired, right: Observation, node: NodeState
 ) -> None:
     well = right.gpus[0]
@@ -209,7 +209,7 @@ def _sent(report: dict[str, Any]) -> int:
     return len(json.dumps(report).encode())
 
 
-def test_a_report_of_sixteen_gpus_is_under_two_kilobytes_with_all_said(
+def test_complete_report_of_sixteen_gpus_is_under_two_kilobytes(
     quarters: tuple[MigDevice, ...],
 ) -> None:
     whole = _long({"1g.24gb": 4}, [_gpu(index, quarters) for index in range(16)])
@@ -238,7 +238,7 @@ def test_so_is_one_with_faults_on_every_second_of_them(quarters: tuple[MigDevice
     ),
     st.integers(1, 253),
 )
-def test_no_report_is_longer_and_none_forgets_a_gpu(
+def test_every_report_fits_the_limit_and_lists_every_gpu(
     quarters: tuple[MigDevice, ...], scene: list[tuple[int, Failure | None, str]], name: int
 ) -> None:
     gpus = [
@@ -314,7 +314,7 @@ MATCH, LOST_GPU, HUNG = (
     [(LOST_GPU, HUNG), (MATCH, LOST_GPU), (MATCH, HUNG), (MATCH, LOST_GPU, HUNG)],
     ids=lambda v: "-".join(x.reason for x in v),
 )
-def test_what_flaps_for_an_hour_is_written_about_once_a_minute(
+def test_report_of_a_node_that_flaps_for_an_hour_is_written_about_once_a_minute(
     verdicts: tuple[Verdict, ...], api: Api, right: Observation, node: NodeState
 ) -> None:
     """As `watch` does it: one probe a second, through the damper."""
@@ -390,7 +390,7 @@ def test_a_new_boot_and_a_new_node_are_news(api: Api, words: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_does_not_count_any_more_is_written_again_once(
+def test_report_that_no_longer_counts_is_written_again_once(
     api: Api, words: dict[str, Any], restarted: bool
 ) -> None:
     reporter = _reporter(api)

@@ -79,7 +79,7 @@ def test_while_its_pods_leave_the_node_waits_and_needs_no_repair(
         assert not [check for check in said.checks if check.reason == "WrongLayout"]
 
 
-def test_what_else_is_wrong_with_the_node_keeps_its_own_reason(
+def test_other_problem_of_a_waiting_node_keeps_its_reason(
     wanted: Desired, right: Observation, held: NodeState, wrong: Verdict
 ) -> None:
     none = replace(held, capacity={}, allocatable={})
@@ -119,10 +119,10 @@ def test_so_does_one_whose_turn_has_not_come(
 
 
 @pytest.mark.parametrize("phase", ["Applying", "Failed"])
-def test_once_the_new_layout_is_set_a_difference_is_what_it_seems(
+def test_difference_after_the_new_layout_is_set_keeps_its_reason(
     phase: str, wrong: Verdict, wanted: Desired, held: NodeState
 ) -> None:
-    """A canary that is cut wrong must stop the rollout."""
+    """A wrongly partitioned canary must stop the rollout."""
     node = in_phase(replace(held, mig_config=NEW), phase)
     assert layout_change.or_pending(wrong, wanted, node, NEW) is wrong
 
@@ -157,13 +157,13 @@ def test_a_change_that_has_begun_has_no_turn_to_wait_for(
     assert layout_change.or_pending(wrong, wanted, in_phase(held, phase), NEW) is wrong
 
 
-def test_where_it_is_not_known_what_the_pool_wants_a_node_waits_for_nothing(
+def test_node_waits_for_no_change_if_the_pools_layout_is_unknown(
     wrong: Verdict, wanted: Desired, held: NodeState
 ) -> None:
     assert layout_change.or_pending(wrong, wanted, held, "") is wrong
 
 
-def test_where_mig_manager_does_not_partition_no_layout_has_a_turn(
+def test_only_mig_managers_pools_have_pending_layout_changes(
     wrong: Verdict, wanted: Desired, held: NodeState
 ) -> None:
     gke = replace(wanted, partitioner="gke")
@@ -186,7 +186,7 @@ def test_a_note_that_cannot_be_read_is_none(
     assert layout_change.or_pending(wrong, wanted, node, NEW).reason == "LayoutChangePending"
 
 
-def test_a_gpu_that_is_broken_is_said_during_a_change_too(
+def test_broken_gpu_is_reported_during_a_layout_change(
     wanted: Desired, right: Observation, held: NodeState
 ) -> None:
     first, *_ = right.gpus

@@ -318,14 +318,14 @@ def test_gpus_with_the_same_finding_share_a_clause(scene: Scene) -> None:
     assert both.message.startswith("GPUs 0-1 wanted 3g.40gb x2, found 1g.10gb x7:")
 
 
-def test_what_is_surely_wrong_comes_before_what_is_unknown(scene: Scene) -> None:
+def test_mismatch_precedes_unknown(scene: Scene) -> None:
     no_permission = Failure(call="nvmlDeviceGetMigMode", code=4, text="Insufficient Permissions")
     verdict = _devices(1, _small)(_gpu(0, failure=no_permission)(scene)).judged()
     assert (verdict.verdict, verdict.reason) == ("Mismatch", "WrongLayout")
     assert "Also: NoPermission." in verdict.message
 
 
-def test_what_stays_comes_before_what_may_pass(scene: Scene) -> None:
+def test_lasting_mismatch_precedes_a_settling_one(scene: Scene) -> None:
     half_way = _gpu(0, mig="disabled", mig_pending="disabled", devices=())(
         _devices(1, _small)(scene)
     )
@@ -372,7 +372,7 @@ def test_pods_can_choose_the_node_by_its_labels(
     assert _labelled(found)(scene).judged().reason == reason
 
 
-def test_wrong_labels_are_said_by_name_and_an_empty_one_is_called_so(scene: Scene) -> None:
+def test_message_names_wrong_labels_and_empty_values(scene: Scene) -> None:
     wanted = {"nvidia.com/gpu.replicas": ("2",), "nvidia.com/gpu.product": ("Tesla-T4-SHARED",)}
     found = _labelled({"nvidia.com/gpu.replicas": ""})(scene)
     judged = replace(found, desired=replace(found.desired, labels=wanted)).judged()

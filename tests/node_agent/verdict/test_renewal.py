@@ -277,7 +277,7 @@ def test_a_change_between_creation_and_first_turn_is_found_after_a_minute(
     assert gke.told == ["DeviceNodesOutdated", "PartitionsMatch"]
 
 
-def test_without_a_device_plugin_the_new_container_says_what_is_there(
+def test_new_container_reports_its_gpus_without_a_device_plugin(
     machine: Callable[..., Machine], right: Observation, empty: Observation
 ) -> None:
     eks = machine(empty)
@@ -433,7 +433,7 @@ def test_the_kubelets_pause_is_foreseen(runs: list[float]) -> None:
         now += pause
 
 
-def test_the_pause_is_met_only_where_it_is_shorter_than_waiting() -> None:
+def test_restart_pause_applies_only_if_it_is_shorter_than_the_wait() -> None:
     past = Past(boot_id="b").add_end("a", 1_000.0)
     assert wait_s(past, "b", 1_100.0) == 0, "10 s of the kubelet's, or 500 s of ours"
     assert wait_s(past, "b", 1_589.0) == 0
@@ -444,7 +444,7 @@ def test_the_pause_is_met_only_where_it_is_shorter_than_waiting() -> None:
     assert wait_s(past, "a", 9_000.0) == 0
 
 
-def test_nothing_is_to_be_waited_for_before_the_first_end() -> None:
+def test_first_restart_has_no_pause() -> None:
     assert kubelet_backoff(()) == (float("-inf"), 0.0)
     assert wait_s(Past(boot_id="b"), "a", 0.0) == 0
 
@@ -524,7 +524,7 @@ def test_without_a_volume_it_remembers_as_long_as_it_runs(tmp_path: Path) -> Non
         '{"boot_id": "b1", "ends": [null], "in_vain": []}',
     ],
 )
-def test_a_file_that_is_nonsense_is_no_past(text: str, tmp_path: Path) -> None:
+def test_restart_memory_ignores_an_invalid_file(text: str, tmp_path: Path) -> None:
     (tmp_path / "restarts.json").write_text(text)
     memory = RestartMemory(tmp_path)
     assert memory.past_of("b1", 1.0) == Past(boot_id="b1")

@@ -49,7 +49,7 @@ def _advertising(node: NodeState, **counts: int) -> NodeState:
     return replace(node, capacity=resources, allocatable=resources)
 
 
-def test_a_view_that_is_as_wanted_is_not_too_small(desired: Desired, right: Observation) -> None:
+def test_matching_view_is_not_too_small(desired: Desired, right: Observation) -> None:
     assert not stale_devices.sees_too_little(desired, right)
 
 
@@ -82,7 +82,7 @@ def test_missing_devices_gpus_and_drivers_make_it_too_small(
         ("1?", False),
     ],
 )
-def test_a_gpu_lacks_devices_where_only_wanted_ones_are_seen_and_too_few(
+def test_gpu_lacks_devices_if_it_has_only_expected_ones_and_too_few(
     devices: str,
     too_small: bool,
     desired: Desired,
@@ -109,7 +109,7 @@ def test_a_gpu_lacks_devices_where_only_wanted_ones_are_seen_and_too_few(
     ],
     ids=["MIG off", "MIG mode pending", "GPU lost"],
 )
-def test_what_every_container_sees_is_no_sign_of_a_stale_one(
+def test_facts_that_every_container_sees_are_no_sign_of_a_stale_container(
     facts: dict[str, object], desired: Desired, right: Observation, node: NodeState
 ) -> None:
     seen = _gpus(right, **facts)
@@ -117,9 +117,7 @@ def test_what_every_container_sees_is_no_sign_of_a_stale_one(
     assert _evidence(desired, seen, node, driver_loaded=True) is None
 
 
-def test_a_gpu_that_is_not_wanted_at_all_lacks_nothing(
-    desired: Desired, right: Observation
-) -> None:
+def test_gpu_beyond_the_desired_count_lacks_no_device(desired: Desired, right: Observation) -> None:
     surplus = replace(right.gpus[0], index=2, uuid="GPU-2", devices=())
     observation = replace(right, gpus=(*right.gpus, surplus))
     assert not stale_devices.sees_too_little(desired, observation)
@@ -244,7 +242,7 @@ def test_cdi_leaves_out_a_gpu_in_mig_mode_without_instances(
     assert _evidence(operator, fewer, replace(node, mig_state="success")) == "advertised"
 
 
-def test_a_gpu_that_is_not_seen_is_not_evidence(
+def test_missing_gpu_alone_is_no_evidence_of_a_stale_container(
     desired: Desired, right: Observation, node: NodeState
 ) -> None:
     assert (
@@ -331,9 +329,7 @@ def test_the_order_of_the_resources_is_no_sign(right: Observation, node: NodeSta
     assert either.digest == other.digest
 
 
-def test_what_a_container_sees_of_the_gpus_is_a_sign_to_itself_alone(
-    right: Observation, node: NodeState
-) -> None:
+def test_mig_modes_are_signs_only_within_one_container(right: Observation, node: NodeState) -> None:
     signs = stale_devices.signs_of(node, right, driver_loaded=True)
     off = stale_devices.signs_of(node, _gpus(right, mig="disabled"), driver_loaded=True)
     assert stale_devices.changes(signs, off).startswith("mig_modes ")

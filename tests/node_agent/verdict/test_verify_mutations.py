@@ -69,7 +69,7 @@ class TestNode:
             for reason, found in problems
         ]
 
-    def test_a_match_records_what_was_compared(
+    def test_match_lists_every_comparison(
         self, desired: Desired, right: Observation, node: NodeState
     ) -> None:
         verdict = verify(desired, right, node)
@@ -138,7 +138,7 @@ class TestNode:
         )
         assert list(verdict.instances[0]) == ["3g.40gb", "4g.40gb"]
 
-    def test_the_memory_of_a_gpu_that_reports_none_is_the_pools(
+    def test_gpu_that_reports_no_memory_gets_the_pools(
         self, desired: Desired, right: Observation, node: NodeState
     ) -> None:
         """Without profile names, a size says which profile it is only with the total."""
@@ -201,7 +201,7 @@ class TestNode:
         ("resource", "count", "shared"),
         [("nvidia.com/gpu", 4, True), ("nvidia.com/gpu", 5, False), ("nvidia.com/other", 4, False)],
     )
-    def test_missing_sharing_is_the_cause_only_where_the_numbers_say_so(
+    def test_missing_sharing_is_the_cause_only_if_the_counts_agree(
         self,
         resource: str,
         count: int,
@@ -346,7 +346,7 @@ class TestGpu:
             ("WrongGpuModel", "GPU 0", "NVIDIA A or NVIDIA B", "no name")
         ]
 
-    def test_compute_instances_count_only_where_mig_is_wanted(
+    def test_compute_instances_are_checked_only_if_mig_is_expected(
         self, desired: Desired, right: Observation, node: NodeState
     ) -> None:
         instances = tuple(GpuInstance(id=i, profile=9, start=0, size=4) for i in (1, 2))
@@ -361,7 +361,7 @@ class TestGpu:
 
 class TestMessage:
     @pytest.mark.parametrize(("extra", "cut"), [(0, False), (1, True)])
-    def test_it_has_at_most_700_characters(
+    def test_message_has_at_most_700_characters(
         self, extra: int, cut: bool, desired: Desired, right: Observation, node: NodeState
     ) -> None:
         def message(length: int) -> str:
@@ -479,7 +479,7 @@ class TestLayout:
             ("0:off", [("UnwantedMig", "GPU 0", "no MIG", "3g.40gb x2")]),
         ],
     )
-    def test_what_differs_is_a_finding(
+    def test_every_difference_is_a_finding(
         self, text: str, problems: list[tuple[str, str, str, str]], seen: Observation
     ) -> None:
         assert _problems(self._verdict(text, seen)) == problems
@@ -522,7 +522,7 @@ class TestLayout:
         ]
         assert f"; {REASONS['DriverHung'].advices['host']}." in verdict.message
 
-    def test_a_gpu_whose_mig_is_off_is_not_partitioned_even_where_no_partition_is_wanted(
+    def test_gpu_with_mig_off_is_not_partitioned_even_if_no_partition_is_expected(
         self, seen: Observation
     ) -> None:
         off = _with(seen, 0, mig="disabled", mig_pending="disabled", devices=(), gpu_instances=())

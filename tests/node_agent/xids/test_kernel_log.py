@@ -56,7 +56,7 @@ def test_one_descriptor_is_held_and_given_back(kernel: tuple[Path, Callable[[str
     assert held() == before
 
 
-def test_a_log_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> None:
+def test_missing_kernel_log_is_reported_and_tried_again(tmp_path: Path) -> None:
     log = KernelLog(tmp_path / "kmsg")
     assert log.read() == ()
     assert log.unreadable == f"{tmp_path / 'kmsg'}: No such file or directory"
@@ -66,7 +66,7 @@ def test_a_log_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> None
     log.close()
 
 
-def test_a_log_for_others_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_kernel_log_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """As under dmesg_restrict, in a pod without CAP_SYSLOG."""
 
     def refuse(*_: object) -> int:
@@ -113,7 +113,7 @@ def test_no_bytes_break_the_reading(raw: bytes) -> None:
     st.integers(0, 2**62),
     st.text().filter(lambda t: "\n" not in t),
 )
-def test_what_the_kernel_writes_is_read(level: int, sequence: int, usec: int, text: str) -> None:
+def test_kernel_records_are_parsed(level: int, sequence: int, usec: int, text: str) -> None:
     text = text.encode(errors="replace").decode()
     assert parse(f"{level},{sequence},{usec},-,caller=T1;{text}\n KEY=x\n".encode()) == Record(
         at_s=usec / 1e6, text=text

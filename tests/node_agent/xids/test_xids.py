@@ -265,7 +265,7 @@ def test_an_application_error_does_not_change_the_verdict(
         (48, "GpuResetRequired", "found Xid 48 (double-bit ECC error)"),
     ],
 )
-def test_what_stands_is_the_reason_and_in_the_sentence(
+def test_outstanding_xid_gives_the_reason_and_is_in_the_message(
     number: int, reason: str, words: str, right: Observation, desired: Desired, node: NodeState
 ) -> None:
     xid = Xid(number=number, at_s=1, text="")
