@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apis.gpu_pool import rollout_schema
+from apis.gpu_pool import rollout_policy
 from apis.label_keys import MOST_KEYS
 from apis.names import LONGEST_DESIRED, MAX_FAILING_NODES, MOST_REMEMBERED, NOT_OBSERVED, Manifest
 from apis.openapi import CAMEL_CASE, count, generation, object_of, text
@@ -94,7 +94,7 @@ SCHEMA: Manifest = object_of(
                     },
                     required=("labels",),
                 ),
-                "rolloutPolicy": rollout_schema.SCHEMA,
+                "rolloutPolicy": rollout_policy.SCHEMA,
             },
             required=("selector", "layoutHash", "expectedNodes"),
         ),

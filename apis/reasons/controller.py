@@ -172,7 +172,7 @@ OF_A_POOL: Final = (
     Reason(
         code="EnoughNodesProven",
         status="Verified True",
-        meaning="some nodes do not match, not more than `tolerateUnproven` allows; they are held, "
+        meaning="some nodes do not match, but no more than `rolloutPolicy` allows; they are held, "
         "and named in `failingNodes`",
         remedy="as for `NodesFailing`, in your own time",
     ),
@@ -198,7 +198,7 @@ OF_A_POOL: Final = (
         code="NodesFailing",
         status="Verified False, Degraded True, Settled True",
         meaning="nodes are wrong by themselves. Settled stays False while others may yet be proven "
-        "and `tolerateUnproven` allows these",
+        "and `rolloutPolicy` allows these",
         remedy="the message names the first two, `status.failingNodes` twenty",
     ),
     Reason(

@@ -1,7 +1,7 @@
 """The nodes of a pool that change their layout or driver now, and the next step of each. Pure.
 
 A pool's nodes change a few at a time, and one as a proof before the others (`rolloutPolicy`). The
-rollout never takes more than `maxUnavailable` of them out. A node counts as out if it is held,
+rollout never takes more of them out than the policy's limit. A node counts as out if it is held,
 cordoned (by anybody), not Ready, in the middle of a change, or unverified despite its wanted layout
 and driver. A node that is out anyway may change at no cost, but at most that many change at a time.
 
@@ -281,10 +281,10 @@ def _beginning(
             return "failed", [], ()
     limit = policy.limit(len(members))
     slots = limit - len(changes)
-    unproven = min(policy.canary, len(members)) - _done(pool, members, changes)
+    unproven = policy.canaries(len(members)) - _done(pool, members, changes)
     if unproven > 0:
         slots = min(slots, unproven - len(changes))
-    zones = {node.zone for node, _ in members if node.name in changes}
+    zones = {policy.zone_group(node.zone) for node, _ in members if node.name in changes}
     begin: list[Node] = []
     able = _ordered(pool, waiting, out, proving=unproven > 0)
     for node in able:
@@ -292,11 +292,12 @@ def _beginning(
             break
         if node.name not in out and len(out) >= limit:
             continue
-        if policy.one_zone_at_a_time and zones - {node.zone}:
+        zone = policy.zone_group(node.zone)
+        if zones - {zone}:
             continue
         begin.append(node)
         out.add(node.name)
-        zones.add(node.zone)
+        zones.add(zone)
     if begin or len(failed) < len(changes):
         return "", begin, ()
     if any(
@@ -323,7 +324,7 @@ def _ordered(
     return sorted(
         able,
         key=lambda node: (
-            node.zone if pool.policy.one_zone_at_a_time else "",
+            pool.policy.zone_group(node.zone),
             (node.name in out) if proving else (node.name not in out),
             node.name,
         ),

@@ -294,8 +294,9 @@ def _spec(pool: PoolPlan) -> dict[str, Any]:
         spec["desiredState"] = pool.desired
     if pool.driver_version is not None:
         spec["driverVersion"] = pool.driver_version
-    if pool.mig_config or pool.driver_version or values.judged_by_policy(pool):
-        spec["rolloutPolicy"] = values.rollout_policy(pool)
+    policy = pool.rollout.policy
+    if pool.mig_config or pool.driver_version or policy.applies_without_rollout:
+        spec["rolloutPolicy"] = policy.dump()
     if isinstance(pool, ByoPoolPlan):
         # No node pool labels these nodes, so the fleet controller does.
         spec["existingNodes"] = {

@@ -70,7 +70,6 @@ from infra.values.rights import (
     needs_boundary,
     rights,
 )
-from infra.values.rollout import judged_by_policy, rollout_policy
 from infra.values.rollout_warnings import rollout_warnings
 from infra.values.scaling_queries import pod_metric, scaling_query, waking_query
 from infra.values.startup_policy import startup_policy
@@ -131,7 +130,6 @@ __all__ = [
     "host_files",
     "host_layout",
     "import_file",
-    "judged_by_policy",
     "karpenter_chart",
     "karpenter_policy",
     "karpenter_values",
@@ -161,7 +159,6 @@ __all__ = [
     "pod_request",
     "preview_role",
     "rights",
-    "rollout_policy",
     "rollout_warnings",
     "rule_counts",
     "scaled_object",

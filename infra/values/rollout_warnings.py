@@ -15,11 +15,6 @@ _DRIVER_MINUTES = 30
 """The fleet controller's limits (`node_change.APPLY_LIMIT_S`, `UPGRADE_LIMIT_S`). A test
 compares them.
 """
-_WHO = {
-    "gpu": "pods that use their GPUs are evicted, within their disruption budgets",
-    "all": "their pods are evicted, but those of DaemonSets, within their disruption budgets",
-    "none": "each waits until the pods that use its GPUs have ended",
-}
 
 
 def rollout_warnings(
@@ -91,19 +86,16 @@ def _rolls(pool: PoolPlan, before: str, total: int) -> str:
 
 def _how(pool: PoolPlan, total: int, each: int) -> str:
     """each: minutes that a node may take once it is drained."""
-    rollout = pool.rollout
-    percent = rollout.max_unavailable_percent
-    together = rollout.max_unavailable if percent is None else max(1, total * percent // 100)
-    first = min(rollout.canary, total)
-    zones = _zones(pool, total) if rollout.one_zone_at_a_time else 1
+    policy = pool.rollout.policy
+    together, first = policy.limit(total), policy.canaries(total)
+    zones = policy.zone_groups(_zones(pool, total))
     steps = _times(first, together, zones) + _times(total - first, together, zones)
-    drains = 2 if rollout.on_drain_timeout == "force" else 1
-    minutes = steps * (drains * rollout.drain_timeout_minutes + each)
+    minutes = steps * (int(policy.drain.longest_s) // 60 + each)
     proof = f"{first} first as a proof, then " if first and first < total else ""
     return (
-        f"{proof}at most {together} at a time; {_WHO[rollout.evict]}. It takes {_span(minutes)} "
-        "at most, if every drain and cut takes the whole time that it may. `slicewright "
-        "preview-report --live` names the nodes in their order, and the pods"
+        f"{proof}at most {together} at a time; {policy.drain.describe_evictions()}. It takes "
+        f"{_span(minutes)} at most, if every drain and cut takes the whole time that it may. "
+        "`slicewright preview-report --live` names the nodes in their order, and the pods"
     )
 
 

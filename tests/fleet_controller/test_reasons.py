@@ -59,7 +59,7 @@ def test_the_page_says_of_which_conditions_a_pools_reasons_are() -> None:
     few = replace(POOL, fewest=2)
     early = pool_status(few, [member("a")], NONE, NOW)
     wrong = member("b", "False")._replace(stuck=True, warns=True)
-    tolerant = replace(POOL, policy=RolloutPolicy(tolerate_unproven=1))
+    tolerant = replace(POOL, policy=RolloutPolicy(max_unverified=1))
     written = [
         early,
         pool_status(replace(few, status=early), [member("a")], NONE, NOW + TOO_FEW_LIMIT_S),

@@ -36,7 +36,7 @@ policies = st.builds(
     ).filter(lambda drain: drain.pods != "None" or drain.on_timeout == "Stop"),
     max_failures=st.sampled_from([1, 2, "50%", "100%"]),
     max_failures_in_a_row=st.sampled_from([None, None, 1, 2]),
-    tolerate_unproven=st.sampled_from([0, 0, 1, "50%"]),
+    max_unverified=st.sampled_from([0, 0, 1, "50%"]),
     quarantine=st.booleans(),
 )
 names = st.sampled_from([*(f"n{i}" for i in range(6)), *(f"m{i}" for i in range(3))])

@@ -46,7 +46,7 @@ def test_another_layout_says_how_many_roll_and_how_long(pool: plan.PoolPlan) -> 
         ({"max_unavailable": 4, "canary": 1}, "4 h 30 min"),
         ({"max_unavailable": 4, "canary": 0}, "3 h"),
         ({"max_unavailable": 8, "canary": 8}, "1 h 30 min"),
-        ({"max_unavailable_percent": 25, "canary": 0}, "6 h"),
+        ({"max_unavailable": "25%", "canary": 0}, "6 h"),
         ({"max_unavailable": 8, "canary": 0, "on_drain_timeout": "force"}, "2 h 30 min"),
         ({"max_unavailable": 8, "canary": 0, "drain_timeout_minutes": 5}, "35 min"),
     ],
