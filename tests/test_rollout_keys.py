@@ -33,7 +33,7 @@ HOMONYMS: Mapping[str, Mapping[str, str]] = {
         "infra/components/fleet_controller.py": "PodDisruptionBudget and Deployment",
         "infra/components/gke_node_pools.py": "GKE, upgradeSettings",
         "infra/components/node_agent.py": "DaemonSet",
-        "infra/plan/changes/rules.py": "a workload's key",
+        "infra/plan/changes/settings_rules.toml": "a workload's key",
         "infra/plan/eks/karpenter_pools.py": "an EKS pool's `update`",
         "infra/plan/gke/capacity.py": "a GKE pool's `upgrade`",
         "infra/spec/reading/synonyms.py": "an EKS pool's `update`, and a GKE pool's `upgrade`",
