@@ -96,3 +96,11 @@ def test_a_setting_is_found_where_it_is_declared(field: str) -> None:
 def test_every_key_of_a_rollout_is_a_field_of_the_policy() -> None:
     keys = {STACK_FILE_KEYS.get(field, field) for field in SETTINGS}
     assert keys == spec.Rollout.model_fields.keys()
+
+
+@pytest.mark.parametrize("key", sorted({*spec.Rollout.replaced_keys} - {"max_unavailable_percent"}))
+def test_a_replaced_key_is_left_only_where_it_is_refused(key: str) -> None:
+    """EKS has a max_unavailable_percent of its own."""
+    pattern = re.compile(rf"\b(?:{key}|{key_of(key)})\b")
+    files = {name for name, text in FILES.items() if pattern.search(text)}
+    assert files == {"infra/spec/schema/rollout.py"}

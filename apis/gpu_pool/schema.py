@@ -9,7 +9,7 @@ from apis.openapi import CAMEL_CASE, count, generation, object_of, text
 
 _CONDITION_TYPES = (
     "Verified: the nodes match the layout that the spec declares, except for those that "
-    "tolerateUnproven allows, and those that join later and are held until they are proven. "
+    "rolloutPolicy tolerates, and those that join later and are held until they are proven. "
     "Progressing: nodes are being set up or changed, or are missing. Degraded: nodes are neither "
     "verified nor being set up or changed, or there have been too few for half an hour. Settled: "
     "waiting changes nothing, because the pool is verified or needs a repair. Ready, Reconciling "

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from apis.gpu_pool.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
-from apis.gpu_pool.rollout_request import Asked, read_asked
+from apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
 from apis.label_keys import may_be_brought
 from apis.names import (
     CHANGE_ANNOTATION,
@@ -234,7 +234,7 @@ class Pool:
         """The rest of the request, if an undo has ended because the spec declares another layout.
         None if no undo has ended.
         """
-        said = read_asked(self.asked)
+        said = read_rollout_request(self.asked)
         if said is None or self.declared is None:
             return None
         if said.undoes in ("", self.declared.mig_config):
@@ -448,7 +448,7 @@ def obeying(pool: Pool, asked: str) -> Pool:
     An impossible undo pauses the rollout: users who request an undo do not want it to go on.
     """
     pool = replace(pool, asked=asked)
-    said, declared = read_asked(asked) or Asked(), pool.declared
+    said, declared = read_rollout_request(asked) or RolloutRequest(), pool.declared
     if declared is None:
         why = target_of_undo(None, pool.status) if said.undoes else ""
         return replace(pool, suspended=said.suspended, no_undo=str(why))

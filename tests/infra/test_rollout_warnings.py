@@ -13,7 +13,7 @@ import pytest
 from fleet_controller.rollout import node_change
 from infra import plan
 from infra.components.gpu_pool import GpuPools
-from infra.values.rollout_warnings import _CUT_MINUTES, _DRIVER_MINUTES, rollout_warnings
+from infra.values.rollout_warnings import _DRIVER_MINUTES, _PARTITION_MINUTES, rollout_warnings
 from tests.recorder import VERIFIED, Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,7 +136,7 @@ def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
 
 
 def test_the_time_to_cut_is_the_controllers() -> None:
-    assert node_change.APPLY_LIMIT_S == 60 * _CUT_MINUTES
+    assert node_change.APPLY_LIMIT_S == 60 * _PARTITION_MINUTES
     assert node_change.UPGRADE_LIMIT_S == 60 * _DRIVER_MINUTES
 
 
