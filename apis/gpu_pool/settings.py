@@ -43,8 +43,9 @@ class NodeShare:
         }
 
     def read(self, value: Any) -> int | str:
-        nodes_in(value, 1)  # a malformed percentage is refused here, not in the middle of a pass
-        return value  # type: ignore[no-any-return]
+        share: int | str = value
+        nodes_in(share, 1)  # a malformed percentage is refused here, not in the middle of a pass
+        return share
 
     def dump(self, value: Any) -> Any:
         return value
@@ -54,7 +55,7 @@ class NodeShare:
         if isinstance(value, bool) or not isinstance(value, int | str):
             return "{value} is neither a number of nodes nor a percentage of them"
         if isinstance(value, int):
-            return self._out_of_bounds(value, self.maximum, "node" if self.minimum == 1 else "")
+            return self._out_of_bounds(value, self.maximum, "node")
         if match := _PERCENTAGE.fullmatch(value):
             return self._out_of_bounds(int(match[1]), 100, "%")
         if value.endswith("%"):
@@ -67,7 +68,7 @@ class NodeShare:
                 return "must not be negative, but is {value}"
             return f"must be at least {_with_unit(self.minimum, unit)}, but is {{value}}"
         if number > maximum:
-            return f"must be at most {_with_unit(maximum, unit or 'node')}, but is {{value}}"
+            return f"must be at most {_with_unit(maximum, unit)}, but is {{value}}"
         return ""
 
 
