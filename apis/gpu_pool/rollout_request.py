@@ -11,7 +11,7 @@ UNDO: Final = "undo:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RolloutRequest:
     """A user request for a pool's rollout, made by annotation."""
 
     suspended: str = ""
@@ -27,10 +27,10 @@ class Asked:
         return ",".join(part for part in parts if part)
 
 
-def read_asked(text: str) -> Asked | None:
+def read_rollout_request(text: str) -> RolloutRequest | None:
     """Parses the annotation. Returns None if the text means nothing."""
     first, _, rest = text.partition(",")
     undoes = first.removeprefix(UNDO) if first.startswith(UNDO) else ""
-    found = Asked(suspended=rest if undoes else first, undoes=undoes)
-    known = found.suspended in ("", *SUSPENDED) and found.dump() == text
-    return found if known else None
+    request = RolloutRequest(suspended=rest if undoes else first, undoes=undoes)
+    valid = request.suspended in ("", *SUSPENDED) and request.dump() == text
+    return request if valid else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from apis.gpu_pool import rollout_schema
+from apis.gpu_pool import rollout_policy
 from apis.label_keys import MOST_KEYS
 from apis.names import LONGEST_DESIRED, MAX_FAILING_NODES, MOST_REMEMBERED, NOT_OBSERVED, Manifest
 from apis.openapi import CAMEL_CASE, count, generation, object_of, text
 
 _CONDITION_TYPES = (
     "Verified: the nodes match the layout that the spec declares, except for those that "
-    "tolerateUnproven allows, and those that join later and are held until they are proven. "
+    "rolloutPolicy tolerates, and those that join later and are held until they are proven. "
     "Progressing: nodes are being set up or changed, or are missing. Degraded: nodes are neither "
     "verified nor being set up or changed, or there have been too few for half an hour. Settled: "
     "waiting changes nothing, because the pool is verified or needs a repair. Ready, Reconciling "
@@ -94,7 +94,7 @@ SCHEMA: Manifest = object_of(
                     },
                     required=("labels",),
                 ),
-                "rolloutPolicy": rollout_schema.SCHEMA,
+                "rolloutPolicy": rollout_policy.SCHEMA,
             },
             required=("selector", "layoutHash", "expectedNodes"),
         ),

@@ -173,7 +173,7 @@ OF_A_POOL: Final = (
     Reason(
         code="EnoughNodesProven",
         status="Verified True",
-        meaning="some nodes do not match, but no more than `tolerateUnproven` allows; they are "
+        meaning="some nodes do not match, but no more than `rolloutPolicy` allows; they are "
         "held, and `failingNodes` names them",
         remedy="as for `NodesFailing`, but without urgency",
     ),
@@ -200,7 +200,7 @@ OF_A_POOL: Final = (
         code="NodesFailing",
         status="Verified False, Degraded True, Settled True",
         meaning="some nodes do not match, and need a repair. Settled stays False while other "
-        "nodes may still be verified and `tolerateUnproven` allows the failing nodes",
+        "nodes may still be verified and `rolloutPolicy` allows the failing nodes",
         remedy="the message names the first two nodes, `status.failingNodes` the first twenty",
     ),
     Reason(

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from apis.gpu_pool.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
-from apis.gpu_pool.rollout_request import Asked, read_asked
+from apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
 from apis.names import POOL_LABEL, ROLLOUT_ANNOTATION
 from fleet_controller.objects.bounds import EPOCH_S, LONGEST_NAME, name, seconds, text, texts
 from fleet_controller.objects.condition import Condition, read_condition
@@ -67,7 +67,7 @@ class Pool:
         """The rest of the request, if an undo has ended because the spec declares another layout.
         None if no undo has ended.
         """
-        request = read_asked(self.rollout_request)
+        request = read_rollout_request(self.rollout_request)
         if request is None or self.declared is None:
             return None
         if request.undoes in ("", self.declared.mig_config):
@@ -165,7 +165,7 @@ def obeying(pool: Pool, annotation: str) -> Pool:
     An impossible undo pauses the rollout: users who request an undo do not want it to go on.
     """
     pool = replace(pool, rollout_request=annotation)
-    request, declared = read_asked(annotation) or Asked(), pool.declared
+    request, declared = read_rollout_request(annotation) or RolloutRequest(), pool.declared
     if declared is None:
         why = target_of_undo(None, pool.status) if request.undoes else ""
         return replace(pool, suspended=request.suspended, no_undo=str(why))

@@ -80,7 +80,7 @@ def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
     of: number of nodes in the pool.
     """
     limit = pool.policy.limit(of)
-    by_zone = Counter(node.zone if pool.policy.one_zone_at_a_time else "" for node in nodes)
+    by_zone = Counter(pool.policy.zone_group(node.zone) for node in nodes)
     # In the worst case the canaries are still to come, one node at a time.
     return pool.policy.canary + sum(-(-count // limit) for count in by_zone.values())
 

@@ -120,23 +120,24 @@ def _stop_reason(queue: Queue) -> str:
 def _choose(queue: Queue) -> tuple[Node, ...]:
     """Returns the nodes that may begin, within the limits of the policy."""
     policy, changes = queue.pool.policy, queue.changes
-    missing_canaries = min(policy.canary, len(queue.members)) - queue.done()
+    missing_canaries = policy.canaries(len(queue.members)) - queue.done()
     slots = queue.limit - len(changes)
     if missing_canaries > 0:
         slots = min(slots, missing_canaries - len(changes))
     out = set(queue.out)
-    zones = {node.zone for node, _ in queue.members if node.name in changes}
+    zones = {policy.zone_group(node.zone) for node, _ in queue.members if node.name in changes}
     chosen: list[Node] = []
     for node in _ordered(queue, canary=missing_canaries > 0):
         if len(chosen) >= slots:
             break
         if node.name not in out and len(out) >= queue.limit:
             continue
-        if policy.one_zone_at_a_time and zones - {node.zone}:
+        zone = policy.zone_group(node.zone)
+        if zones - {zone}:
             continue
         chosen.append(node)
         out.add(node.name)
-        zones.add(node.zone)
+        zones.add(zone)
     return tuple(chosen)
 
 
@@ -146,11 +147,11 @@ def _ordered(queue: Queue, *, canary: bool) -> list[Node]:
     The canary is a node in service if there is one, because a broken one would show nothing.
     Afterwards the nodes that are out come first, because they cost nothing.
     """
-    by_zone = queue.pool.policy.one_zone_at_a_time
+    policy = queue.pool.policy
     return sorted(
         queue.ready,
         key=lambda node: (
-            node.zone if by_zone else "",
+            policy.zone_group(node.zone),
             (node.name in queue.out) if canary else (node.name not in queue.out),
             node.name,
         ),

@@ -8,7 +8,6 @@ from typing import Any
 import pulumi
 
 from apis import names
-from infra import values
 from infra.plan import ByoPoolPlan, PoolPlan
 
 _ANNOTATIONS = {
@@ -68,8 +67,9 @@ def pool_spec(pool: PoolPlan) -> dict[str, Any]:
         spec["desiredState"] = pool.desired
     if pool.driver_version is not None:
         spec["driverVersion"] = pool.driver_version
-    if pool.mig_config or pool.driver_version or values.judged_by_policy(pool):
-        spec["rolloutPolicy"] = values.rollout_policy(pool)
+    policy = pool.rollout.policy
+    if pool.mig_config or pool.driver_version or policy.applies_without_rollout:
+        spec["rolloutPolicy"] = policy.dump()
     if isinstance(pool, ByoPoolPlan):
         # No node pool labels these nodes, so the fleet controller does.
         spec["existingNodes"] = {

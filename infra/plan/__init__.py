@@ -2,7 +2,8 @@
 
 from infra.plan.build import build, read, read_file, read_source, source_of
 from infra.plan.buildable import deployable, unbuildable
-from infra.plan.changes.comparison import Change, FleetChange, PartChange, cloud_of, compare
+from infra.plan.changes.change import Change, FleetChange, PartChange
+from infra.plan.changes.comparison import cloud_of, compare
 from infra.plan.changes.rules import ChangeEffect, Rule
 from infra.plan.eks.addons import NODE_MONITORING
 from infra.plan.eks.addresses import SUBNET_PREFIX as EKS_SUBNET_PREFIX

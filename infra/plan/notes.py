@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from apis.gpu_pool.rollout_policy import ALWAYS_APPLIED
 from infra import catalog
 from infra.catalog import driver_order
 from infra.plan.eks import notes as eks_notes
 from infra.plan.eks.addresses import address_notes
 from infra.plan.eks.autoscaler import autoscaler_notes
+from infra.plan.eks.updates import OBEYED_BY_EKS
 from infra.plan.gke import notes as gke_notes
 from infra.plan.gpu_operator.drivers import driver_of
 from infra.plan.images.notes import image_notes
@@ -25,8 +27,6 @@ NO_STARTUP_TAINT: Final = (
     "admission-policy (Kubernetes 1.36 and later) or registered"
 )
 """The note for an existing cluster whose new nodes get no startup taint."""
-_OF_EVERY_POOL: Final = frozenset({"tolerate_unproven", "tolerate_unproven_percent", "quarantine"})
-"""Keys of `rollout` that have an effect on every pool."""
 _REBOOT_MINUTES = 15
 """Minutes that a machine with eight GPUs takes until its GPUs are partitioned."""
 
@@ -211,9 +211,8 @@ def _idle_rollout(pool: PoolPlan) -> list[str]:
     """A note on keys of `rollout` that have no effect: the fleet controller changes no node."""
     if pool.mig_config is not None or pool.driver_version is not None:
         return []
-    # EKS's own updates are held to `max_unavailable`.
-    obeyed = _OF_EVERY_POOL | ({"max_unavailable"} if isinstance(pool, EksPoolPlan) else set())
-    idle = sorted(pool.rollout.model_fields_set - obeyed)
+    obeyed = OBEYED_BY_EKS if isinstance(pool, EksPoolPlan) else frozenset()
+    idle = sorted(pool.rollout.model_fields_set - ALWAYS_APPLIED - obeyed)
     if not idle:
         return []
     return [

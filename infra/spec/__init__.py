@@ -99,9 +99,9 @@ from infra.spec.schema.pools import (
     ByoPool,
     Fixed,
     Nodes,
-    Rollout,
     Taint,
 )
+from infra.spec.schema.rollout import Rollout
 from infra.spec.schema.served import ClaimedVolume, HostResources, NewVolume
 from infra.spec.schema.triton import ModelShare, TritonWorkload
 from infra.spec.schema.vllm import VllmWorkload

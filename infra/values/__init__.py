@@ -70,7 +70,6 @@ from infra.values.rights import (
     needs_boundary,
     rights,
 )
-from infra.values.rollout import judged_by_policy, rollout_policy
 from infra.values.rollout_warnings import rollout_warnings
 from infra.values.scaling_queries import pod_metric, scaling_query, waking_query
 from infra.values.startup_policy import startup_policy

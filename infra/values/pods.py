@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from apis.names import POOL_LABEL, QUARANTINE_EFFECT, STARTUP_TAINT, STARTUP_TAINT_KEY
+from apis.names import POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
 from infra.plan import ByoPoolPlan, GkePoolPlan, PoolPlan, Taint, WorkloadPlan
 from infra.plan.partition.sharing import allocatable
 from infra.values.text import JsonObject
@@ -54,9 +54,10 @@ def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:
 
 def _quarantine_taints(pool: PoolPlan) -> tuple[Taint, ...]:
     """A taint that ends pods on a faulty node must not end the pods that could repair it."""
-    if not pool.rollout.quarantine:
-        return ()
-    return (Taint(key=STARTUP_TAINT_KEY, value=STARTUP_TAINT["value"], effect=QUARANTINE_EFFECT),)
+    return tuple(
+        Taint(key=STARTUP_TAINT_KEY, value=STARTUP_TAINT["value"], effect=effect)
+        for effect in pool.rollout.policy.extra_taint_effects
+    )
 
 
 def _tolerations(taints: Iterable[Taint]) -> list[JsonObject]:

@@ -10,16 +10,11 @@ from typing import Any
 
 from infra.plan import CloudPoolPlan, PoolPlan
 
-_CUT_MINUTES = 30
+_PARTITION_MINUTES = 30
 _DRIVER_MINUTES = 30
 """The fleet controller's limits (`node_change.APPLY_LIMIT_S`, `UPGRADE_LIMIT_S`). A test
 compares them.
 """
-_WHO = {
-    "gpu": "pods that use their GPUs are evicted, within their disruption budgets",
-    "all": "their pods are evicted, but those of DaemonSets, within their disruption budgets",
-    "none": "each waits until the pods that use its GPUs have ended",
-}
 
 
 def rollout_warnings(
@@ -39,29 +34,33 @@ def rollout_warnings(
     if live is None or total == 0:
         return []
     if replaced:
-        return [_replaced(pool, total)]
-    said = []
-    # Of a pool whose change is undone, the nodes have another layout than its spec's.
-    now = (status or {}).get("layout")
-    declared = live.get("migConfig")
-    before = None if declared == pool.mig_config else now or declared
+        return [_replacement_warning(pool, total)]
+    warnings = []
+    before = _layout_before(pool, live, status)
     if pool.mig_config is not None and before and before != pool.mig_config:
-        said.append(_rolls(pool, str(before), total))
+        warnings.append(_layout_warning(pool, before, total))
     driver = live.get("driverVersion")
     if pool.driver_version is not None and driver != pool.driver_version:
-        said.append(_gets_driver(pool, driver, total))
+        warnings.append(_driver_warning(pool, driver, total))
     if pool.ends_surplus and total > pool.nodes.max:
-        going = total - pool.nodes.max
-        said.append(
-            f"pool {pool.name} has {_nodes(total)} and may have {pool.nodes.max}: {_nodes(going)} "
-            f"of the cloud's choice {'goes' if going == 1 else 'go'}, undrained, and the pods on "
-            f"{'it' if going == 1 else 'them'} end. To choose, and to let disruption budgets "
-            "count, drain and delete instances first (docs/how-to/day-two.md)"
-        )
-    return said
+        warnings.append(_surplus_warning(pool, total))
+    return warnings
 
 
-def _replaced(pool: PoolPlan, total: int) -> str:
+def _layout_before(
+    pool: PoolPlan, live: Mapping[str, Any], status: Mapping[str, Any] | None
+) -> str | None:
+    """The layout that nodes have now. None if the spec in the cluster declares the planned one.
+
+    If the pool's change is undone, its nodes have another layout than its spec's.
+    """
+    declared = live.get("migConfig")
+    if declared == pool.mig_config:
+        return None
+    return (status or {}).get("layout") or declared
+
+
+def _replacement_warning(pool: PoolPlan, total: int) -> str:
     return (
         f"pool {pool.name}: its node pool is replaced, so its {_nodes(total)} "
         f"{'goes' if total == 1 else 'go'} and the pods on {'it' if total == 1 else 'them'} end; "
@@ -71,39 +70,36 @@ def _replaced(pool: PoolPlan, total: int) -> str:
     )
 
 
-def _gets_driver(pool: PoolPlan, before: object, total: int) -> str:
+def _driver_warning(pool: PoolPlan, before: object, total: int) -> str:
     """before: the spec's driver. None if it has none: any node may have the new one already."""
     has = f"from {before} " if before else ""
     return (
         f"pool {pool.name}: the driver changes {has}to {pool.driver_version}; of its "
         f"{_nodes(total)} those with another one roll: "
-        f"{_how(pool, total, _DRIVER_MINUTES + _CUT_MINUTES)}"
+        f"{_describe_rollout(pool, total, _DRIVER_MINUTES + _PARTITION_MINUTES)}"
     )
 
 
-def _rolls(pool: PoolPlan, before: str, total: int) -> str:
+def _layout_warning(pool: PoolPlan, before: str, total: int) -> str:
     return (
         f"pool {pool.name}: the layout changes from {before} to {pool.mig_config}, so its "
         f"{_nodes(total)} {'rolls' if total == 1 else 'roll'}: "
-        f"{_how(pool, total, _CUT_MINUTES)}"
+        f"{_describe_rollout(pool, total, _PARTITION_MINUTES)}"
     )
 
 
-def _how(pool: PoolPlan, total: int, each: int) -> str:
+def _describe_rollout(pool: PoolPlan, total: int, each: int) -> str:
     """each: minutes that a node may take once it is drained."""
-    rollout = pool.rollout
-    percent = rollout.max_unavailable_percent
-    together = rollout.max_unavailable if percent is None else max(1, total * percent // 100)
-    first = min(rollout.canary, total)
-    zones = _zones(pool, total) if rollout.one_zone_at_a_time else 1
+    policy = pool.rollout.policy
+    together, first = policy.limit(total), policy.canaries(total)
+    zones = policy.zone_groups(_zones(pool, total))
     steps = _times(first, together, zones) + _times(total - first, together, zones)
-    drains = 2 if rollout.on_drain_timeout == "force" else 1
-    minutes = steps * (drains * rollout.drain_timeout_minutes + each)
+    minutes = steps * (int(policy.drain.longest_s) // 60 + each)
     proof = f"{first} first as a proof, then " if first and first < total else ""
     return (
-        f"{proof}at most {together} at a time; {_WHO[rollout.evict]}. It takes {_span(minutes)} "
-        "at most, if every drain and cut takes the whole time that it may. `slicewright "
-        "preview-report --live` names the nodes in their order, and the pods"
+        f"{proof}at most {together} at a time; {policy.drain.describe_evictions()}. It takes "
+        f"{_span(minutes)} at most, if every drain and partitioning takes as long as it may. "
+        "`slicewright preview-report --live` names the nodes in their order, and the pods"
     )
 
 
@@ -118,6 +114,16 @@ def _times(count: int, together: int, zones: int) -> int:
     """
     apart = min(zones, count)
     return apart + (count - apart) // together
+
+
+def _surplus_warning(pool: PoolPlan, total: int) -> str:
+    surplus = total - pool.nodes.max
+    return (
+        f"pool {pool.name} has {_nodes(total)} and may have {pool.nodes.max}: {_nodes(surplus)} "
+        f"of the cloud's choice {'goes' if surplus == 1 else 'go'}, undrained, and the pods on "
+        f"{'it' if surplus == 1 else 'them'} end. To choose, and to let disruption budgets "
+        "count, drain and delete instances first (docs/how-to/day-two.md)"
+    )
 
 
 def _nodes(count: int) -> str:

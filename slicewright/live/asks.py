@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, assert_never
 
-from apis.gpu_pool.rollout_request import Asked, read_asked
+from apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
 from apis.names import ROLLOUT_ANNOTATION
 from slicewright.live.fleet import PoolView, RolloutView
 from telemetry.plain import shortened
@@ -33,7 +33,7 @@ class Ask:
 
 def ask(verb: Verb, pool: PoolView, now: str) -> Ask:
     """Returns the change for `verb`; `now` is the annotation's value. Raises Refused."""
-    current, rollout = read_asked(now), pool.rollout
+    current, rollout = read_rollout_request(now), pool.rollout
     if current is None:
         # The controller ignores the value, so nothing is stopped, although someone set it.
         raise Refused(
@@ -60,7 +60,7 @@ def _unchanged(message: str) -> Ask:
     return Ask(value=None, messages=(message,))
 
 
-def _undo(pool: PoolView, current: Asked) -> Ask:
+def _undo(pool: PoolView, current: RolloutRequest) -> Ask:
     if not pool.earlier:
         raise Refused(f"pool {pool.name} cannot be undone: {pool.no_undo}; nothing was changed")
     back = [n.name for n in pool.nodes if n.layout not in ("", pool.earlier)]
@@ -78,20 +78,20 @@ def _undo(pool: PoolView, current: Asked) -> Ask:
         f"the stack file still declares {pool.declared}: `pulumi up` fails until it declares "
         f"{pool.earlier}; to apply {pool.declared} again: slicewright rollout resume {pool.name}"
     )
-    return Ask(value=Asked(undoes=pool.declared).dump(), messages=tuple(messages))
+    return Ask(value=RolloutRequest(undoes=pool.declared).dump(), messages=tuple(messages))
 
 
-def _resume(pool: PoolView, current: Asked, *, undone: bool) -> Ask:
+def _resume(pool: PoolView, current: RolloutRequest, *, undone: bool) -> Ask:
     """Reverts the last request: the pause of an undo before the undo."""
     subject = f"the rollout of pool {pool.name}"
-    if current == Asked():
+    if current == RolloutRequest():
         return _unchanged(f"{subject} is not stopped: nothing to resume")
     if undone and not current.suspended:
         forward = [n.name for n in pool.nodes if n.layout != pool.declared or n.phase]
         after = f"nodes to change: {_names(forward)}" if forward else "no node waits for a change"
         message = f"the undo is reverted: pool {pool.name} changes to layout {pool.declared}"
         return Ask(value="", messages=(message, after))
-    remaining = Asked(undoes=current.undoes if undone else "")
+    remaining = RolloutRequest(undoes=current.undoes if undone else "")
     if not undone and not current.suspended:
         ended = shortened(current.undoes, _LONGEST)
         message = f"the undo of layout {ended} had ended: the stack file declares another layout"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
+from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.membership.membership import memberships
 from fleet_controller.nodes.assess import assess
 from fleet_controller.objects.node import Node
@@ -18,7 +18,7 @@ from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.applying import APPLY_LIMIT_S
 from fleet_controller.rollout.forecast import Forecast, forecast
 from fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
-from infra import plan, values
+from infra import plan
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals
 from slicewright.live.reading import Found
@@ -161,7 +161,7 @@ def _shrinks(planned: plan.PoolPlan, members: Sequence[Node]) -> bool:
 def _rolling(
     planned: plan.PoolPlan, pool: Pool, members: Sequence[Node], cluster: Found, now: float
 ) -> Rolling:
-    policy = read_policy(values.rollout_policy(planned))
+    policy = planned.rollout.policy
     other = planned.driver_version not in (None, pool.driver)
     driver = (planned.driver_version or "") if other else ""
     after = replace(
@@ -231,8 +231,7 @@ def _node_and_pod(pair: tuple[str, Blocker]) -> tuple[str, str]:
 
 def longest_turn_s(policy: RolloutPolicy) -> float:
     """Returns the time limit for changing the layout of a node, in seconds."""
-    drains = 2 if policy.drain.on_timeout == "Force" else 1
-    return drains * policy.drain.timeout_s + APPLY_LIMIT_S
+    return policy.drain.longest_s + APPLY_LIMIT_S
 
 
 def _ending(pool: str, end: End, members: Sequence[Node], cluster: Found) -> Ending:

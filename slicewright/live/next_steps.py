@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from apis.gpu_pool.rollout_policy import LIMIT_FIELD
+
 NODE: Final[Mapping[str, str]] = {
     "ChangeHeldByPods": "end or move the pods that block the node, or raise their disruption "
     "budget; or run `slicewright rollout abort {pool}`",
@@ -39,7 +41,7 @@ POOL: Final[Mapping[str, str]] = {
     "RolloutAborted": "`slicewright rollout resume {pool}` to continue",
     "RolloutUndone": "declare the nodes' layout in the stack file and run `pulumi up`; or apply "
     "the new layout again: `slicewright rollout resume {pool}`",
-    "RolloutBlocked": "uncordon the nodes in the message, or raise `max_unavailable`",
+    "RolloutBlocked": f"uncordon the nodes in the message, or raise `{LIMIT_FIELD}`",
     "RolloutStopped": "fix the nodes in the message, or bring them back into service",
 }
 """Reason of a pool's condition -> next step."""

@@ -11,6 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from apis.gpu_pool.settings import (
+    Choice,
+    Duration,
+    Flag,
+    NodeShare,
+    NodeTotal,
+    Setting,
+    Switch,
+    key_of,
+    settings_of,
+)
 from apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
@@ -248,20 +260,30 @@ REPORT: Final = Kind(
         }
     ),
 )
+
+
+def _policy_shapes(policy: type[Any]) -> dict[str, Shape]:
+    return {key_of(field): _policy_shape(kind) for field, kind in settings_of(policy).items()}
+
+
+def _policy_shape(kind: Setting) -> Shape:
+    match kind:
+        case NodeShare():
+            return number_or_percentage
+        case NodeTotal() | Duration():
+            return number
+        case Choice():
+            return among(*kind.meanings)
+        case Flag():
+            return truth
+        case Switch():
+            return word
+
+
 _POLICY: Final = fields(
-    maxUnavailable=number_or_percentage,
-    canary=number,
-    oneZoneAtATime=truth,
-    drain=fields(
-        timeoutSeconds=number,
-        onTimeout=among("Stop", "Force"),
-        pods=among("GPU", "All", "None"),
-        deleteLocalData=truth,
-    ),
-    maxFailures=number_or_percentage,
-    maxFailuresInARow=number,
-    tolerateUnproven=number_or_percentage,
-    quarantine=word,
+    None,
+    drain=fields(None, **_policy_shapes(DrainPolicy)),
+    **_policy_shapes(RolloutPolicy),
 )
 POOL: Final = Kind(
     name="GPUPool",

@@ -84,8 +84,8 @@ class TestResources:
             ({"rolloutPolicy": {"maxUnavailable": "0%"}}, "maxUnavailable"),
             ({"rolloutPolicy": {"maxUnavailable": "2"}}, "maxUnavailable"),
             ({"rolloutPolicy": {"canary": -1}}, "canary"),
-            ({"rolloutPolicy": {"tolerateUnproven": -1}}, "tolerateUnproven"),
-            ({"rolloutPolicy": {"tolerateUnproven": "101%"}}, "tolerateUnproven"),
+            ({"rolloutPolicy": {"maxUnverified": -1}}, "maxUnverified"),
+            ({"rolloutPolicy": {"maxUnverified": "101%"}}, "maxUnverified"),
             ({"rolloutPolicy": {"quarantine": "NoSchedule"}}, "quarantine"),
             ({"rolloutPolicy": {"maxFailures": 0}}, "maxFailures"),
             ({"rolloutPolicy": {"maxFailures": "0%"}}, "maxFailures"),
@@ -142,10 +142,10 @@ class TestResources:
     @pytest.mark.parametrize("part", [0, 3, "0%", "7%", "100%"])
     def test_a_part_of_the_nodes_may_be_unproven(self, part: int | str, api_server: Any) -> None:
         wanted = objects.pool(
-            "fine", rolloutPolicy={"tolerateUnproven": part, "quarantine": "NoExecute"}
+            "fine", rolloutPolicy={"maxUnverified": part, "quarantine": "NoExecute"}
         )
         made = api_server.admin.create(POOLS, wanted, fieldValidation="Strict", dryRun="All")
-        assert read_pool(made).policy == RolloutPolicy(tolerate_unproven=part, quarantine=True)
+        assert read_pool(made).policy == RolloutPolicy(max_unverified=part, quarantine=True)
 
     def test_what_the_agent_writes_is_stored_unchanged(self, api_server: Any) -> None:
         node = read(api_server.make_node("as-it-stands"))

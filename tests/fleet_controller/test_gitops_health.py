@@ -138,7 +138,7 @@ def test_a_wrong_node_that_the_pool_tolerates_is_no_failure(
     said = Condition(
         status="False", reason=wrong.reason, message=wrong.message, changed=since, written=since
     )
-    tolerant = replace(pool, policy=RolloutPolicy(tolerate_unproven=1))
+    tolerant = replace(pool, policy=RolloutPolicy(max_unverified=1))
     nodes = [node, replace(node, name="n2", uid="u2", condition=said)]
     found = written(tolerant, nodes, [report, replace(wrong, name="n2", owner_uid="u2")])
     assert {c["type"]: c["status"] for c in found["status"]["conditions"]}["Degraded"] == "True"

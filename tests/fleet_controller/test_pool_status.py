@@ -135,7 +135,7 @@ class TestToleratedNodes:
     def verified(
         tolerated: int | str, *members: Member, rollout: Rollout = NONE
     ) -> tuple[str, str, str]:
-        pool = replace(POOL, policy=RolloutPolicy(tolerate_unproven=tolerated))
+        pool = replace(POOL, policy=RolloutPolicy(max_unverified=tolerated))
         found = conditions(rollout, members, pool)
         assert (found["Settled"][0] == "True") >= (found["Verified"][0] == "True")
         return found["Verified"]
@@ -172,7 +172,7 @@ class TestToleratedNodes:
     def test_once_the_pool_is_verified_it_is_tolerated_too(self) -> None:
         """A node that reboots, of hundreds of which some always do."""
         proof = {"type": "Verified", "status": "True", "observedGeneration": POOL.generation}
-        policy = RolloutPolicy(tolerate_unproven=1)
+        policy = RolloutPolicy(max_unverified=1)
         was = replace(POOL, policy=policy, status={"conditions": [proof]})
         one, two = (member(f"n{i}", "Unknown", settling=True) for i in (1, 2))
         found = conditions(NONE, (member("n0"), one), was)
@@ -200,7 +200,7 @@ class TestToleratedNodes:
     def settled(
         tolerated: int | str, *members: Member, rollout: Rollout = NONE, fewest: int = 1
     ) -> tuple[str, str, str]:
-        policy = RolloutPolicy(tolerate_unproven=tolerated)
+        policy = RolloutPolicy(max_unverified=tolerated)
         pool = replace(POOL, policy=policy, fewest=fewest)
         found = conditions(rollout, members, pool)
         assert (found["Stalled"][0] == "True") == (found["Settled"][0] == "True")
@@ -226,12 +226,12 @@ class TestToleratedNodes:
         assert self.settled(1, *nodes, rollout=ended)[:2] == ("True", "NodesFailing")
 
     def test_it_is_degraded_all_the_same(self) -> None:
-        pool = replace(POOL, policy=RolloutPolicy(tolerate_unproven=1))
+        pool = replace(POOL, policy=RolloutPolicy(max_unverified=1))
         found = conditions(NONE, (member("n0"), member("n1", "False")), pool)
         assert found["Degraded"][:2] == ("True", "NodesFailing")
 
     def test_nodes_that_do_not_exist_are_not_tolerated(self) -> None:
-        pool = replace(POOL, fewest=2, policy=RolloutPolicy(tolerate_unproven=5))
+        pool = replace(POOL, fewest=2, policy=RolloutPolicy(max_unverified=5))
         found = conditions(NONE, (member("n0"),), pool)
         assert found["Verified"][:2] == ("False", "TooFewNodes")
 
@@ -340,7 +340,7 @@ class TestKstatus:
         assert self.found(member("n0"))["Ready"][0] == "True"
 
     def test_so_is_one_with_a_wrong_node_that_the_policy_tolerates(self) -> None:
-        pool = replace(POOL, policy=RolloutPolicy(tolerate_unproven=1))
+        pool = replace(POOL, policy=RolloutPolicy(max_unverified=1))
         found = self.found(member("n0"), self.WRONG._replace(warns=True, stuck=True), pool=pool)
         assert found["Degraded"][0] == "True"
         assert found["Ready"][0] == "True"

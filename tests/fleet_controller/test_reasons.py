@@ -62,7 +62,7 @@ def test_reasons_page_names_the_conditions_of_each_pool_reason() -> None:
     few = replace(POOL, fewest=2)
     early = pool_status(few, [member("a")], NONE, NOW)
     wrong = member("b", "False")._replace(stuck=True, warns=True)
-    tolerant = replace(POOL, policy=RolloutPolicy(tolerate_unproven=1))
+    tolerant = replace(POOL, policy=RolloutPolicy(max_unverified=1))
     written = [
         early,
         pool_status(replace(few, status=early), [member("a")], NONE, NOW + TOO_FEW_LIMIT_S),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
-from apis.gpu_pool.rollout_request import Asked
+from apis.gpu_pool.rollout_request import RolloutRequest
 from apis.names import POOL_LABEL
 from fleet_controller.decision.actions import EmitEvent, RetractEvent, SetPoolStatus
 from fleet_controller.nodes.watchdog import RestartOperand
@@ -36,7 +36,7 @@ policies = st.builds(
     ).filter(lambda drain: drain.pods != "None" or drain.on_timeout == "Stop"),
     max_failures=st.sampled_from([1, 2, "50%", "100%"]),
     max_failures_in_a_row=st.sampled_from([None, None, 1, 2]),
-    tolerate_unproven=st.sampled_from([0, 0, 1, "50%"]),
+    max_unverified=st.sampled_from([0, 0, 1, "50%"]),
     quarantine=st.booleans(),
 )
 names = st.sampled_from([*(f"n{i}" for i in range(6)), *(f"m{i}" for i in range(3))])
@@ -180,7 +180,7 @@ class AnyHistory(RuleBasedStateMachine):
         """Of whatever is declared, as far as it is gone, and whether or not it can be undone."""
         declared = self._of(pool).pool.declared
         if declared is not None:
-            self._of(pool).asks(Asked(undoes=declared.mig_config, suspended=then).dump())
+            self._of(pool).asks(RolloutRequest(undoes=declared.mig_config, suspended=then).dump())
 
     @rule(layout=st.sampled_from(["new", "other"]))
     def a_change_is_undone_while_agents_are_silent(self, layout: str) -> None:
@@ -193,7 +193,7 @@ class AnyHistory(RuleBasedStateMachine):
         self._passes_with_room()
         for name in world.nodes:
             world.mig_manager_takes_up(name)
-        world.asks(Asked(undoes=layout).dump())
+        world.asks(RolloutRequest(undoes=layout).dump())
         self._passes_with_room()
         for name in (*world.nodes, *world.nodes):
             world.mig_manager_works(name)

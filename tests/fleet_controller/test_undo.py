@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.gpu_pool.rollout_request import Asked, read_asked
+from apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
 from apis.names import DESIRED_ANNOTATION, MOST_REMEMBERED, REPORTS_AFTER_ANNOTATION
 from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
@@ -45,7 +45,7 @@ from fleet_controller.rollout.change_actions import ApplyLayout, FinishChange
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import START, World, known
 
-UNDO = Asked(undoes="new").dump()
+UNDO = RolloutRequest(undoes="new").dump()
 
 
 def world(count: int = 3, **policy: Any) -> World:
@@ -184,7 +184,7 @@ def test_one_that_has_ended_does_not_undo_the_next_try_of_the_same_layout(suspen
     minutes(of, 20)
     of.asks(UNDO)
     minutes(of, 20)
-    of.asks(Asked(undoes="new", suspended=suspended).dump())
+    of.asks(RolloutRequest(undoes="new", suspended=suspended).dump())
     of.wants("old")
     of.passes()
     assert of.asked == suspended, "what else is asked stays"
@@ -242,7 +242,7 @@ def test_a_node_that_joins_gets_the_earlier_layout_at_once() -> None:
 def test_an_undo_can_be_paused_and_resumed() -> None:
     of = world(3)
     minutes(of, 20)
-    of.asks(Asked(undoes="new", suspended="paused").dump())
+    of.asks(RolloutRequest(undoes="new", suspended="paused").dump())
     minutes(of, 5)
     assert set(layouts(of).values()) == {"new"}
     assert condition(of, "Verified") == ("False", "RolloutPaused")
@@ -425,22 +425,22 @@ class TestWhatIsAsked:
     @pytest.mark.parametrize(
         ("text", "meaning"),
         [
-            ("", Asked()),
-            ("paused", Asked(suspended="paused")),
-            ("aborted", Asked(suspended="aborted")),
-            ("undo:all-1g.5gb", Asked(undoes="all-1g.5gb")),
-            ("undo:all-1g.5gb,paused", Asked(undoes="all-1g.5gb", suspended="paused")),
+            ("", RolloutRequest()),
+            ("paused", RolloutRequest(suspended="paused")),
+            ("aborted", RolloutRequest(suspended="aborted")),
+            ("undo:all-1g.5gb", RolloutRequest(undoes="all-1g.5gb")),
+            ("undo:all-1g.5gb,paused", RolloutRequest(undoes="all-1g.5gb", suspended="paused")),
         ],
     )
-    def test_it_is_read_and_written(self, text: str, meaning: Asked) -> None:
-        assert read_asked(text) == meaning
+    def test_it_is_read_and_written(self, text: str, meaning: RolloutRequest) -> None:
+        assert read_rollout_request(text) == meaning
         assert meaning.dump() == text
 
     @pytest.mark.parametrize(
         "text", ["undo", "undo:", "pause", "paused,paused", "undo:a,b", "undo:a,", "paused,undo:a"]
     )
     def test_anything_else_means_nothing(self, text: str) -> None:
-        assert read_asked(text) is None
+        assert read_rollout_request(text) is None
 
 
 class TestWhatIsRemembered:

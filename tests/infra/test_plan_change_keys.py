@@ -198,18 +198,14 @@ def common(cloud: str) -> Iterator[Row]:
     for name, value in (
         ("max_unavailable", 2),
         ("canary", 0),
-        ("max_unavailable_percent", 50),
         ("drain_timeout_minutes", 5),
         ("on_drain_timeout", "force"),
         ("evict", "all"),
         ("delete_local_data", True),
         ("one_zone_at_a_time", True),
-        ("on_failure", "continue"),
         ("max_failures", 3),
-        ("max_failures_percent", 10),
         ("max_failures_in_a_row", 1),
-        ("tolerate_unproven", 1),
-        ("tolerate_unproven_percent", 10),
+        ("max_unverified", "10%"),
         ("quarantine", True),
     ):
         yield Row(f"node_pools.rollout.{name}", {f"node_pools.0.rollout.{name}": value}, IN_PLACE)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from infra import plan, spec
 from infra.plan import ChangeEffect
-from infra.plan.changes import rules as change_rules
+from infra.plan.changes.rules import RuleTable, rules_of
 
 TEMPLATE = {
     "templated",
@@ -255,16 +256,16 @@ _FOLLOWS = {
 @pytest.mark.parametrize(
     ("kind", "rules"),
     [
-        (plan.GkePoolPlan, change_rules.GKE),
-        (plan.EksPoolPlan, change_rules.EKS),
-        (plan.EksPoolPlan, change_rules.KARPENTER),
-        (plan.ByoPoolPlan, change_rules.BYO),
+        (plan.GkePoolPlan, rules_of("gke_pool")),
+        (plan.EksPoolPlan, rules_of("eks_pool")),
+        (plan.EksPoolPlan, rules_of("karpenter_pool")),
+        (plan.ByoPoolPlan, rules_of("existing_pool")),
     ],
 )
 def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ...]) -> None:
-    ruled = {rule.field.split(".")[0] for rule in (*rules, *change_rules.IN_CLUSTER)}
+    ruled = {rule.field.split(".")[0] for rule in (*rules, *rules_of("every_pool"))}
     unruled = {f.name for f in dataclasses.fields(kind)} - ruled - _FOLLOWS
-    if rules is change_rules.KARPENTER:
+    if rules is rules_of("karpenter_pool"):
         # Those of a node group only: refused, in the template and in the image, or a budget's.
         unruled -= {"ami_type", "disk_size_gb", "release_version", "repair", "tags", "update"}
     if kind is plan.EksPoolPlan:
@@ -274,40 +275,52 @@ def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ..
 
 
 def test_every_field_of_a_launch_template_has_a_rule() -> None:
-    ruled = {rule.field for rule in change_rules.EKS}
+    ruled = {rule.field for rule in rules_of("eks_pool")}
     fields = {f"template.{f.name}" for f in dataclasses.fields(plan.EksTemplate)}
     # capacity_type says it.
     assert fields - ruled == {"template.block"}
 
 
 def test_every_rule_names_its_source_and_reason() -> None:
-    groups = [
-        rules
-        for rules in vars(change_rules).values()
-        if isinstance(rules, tuple) and isinstance(rules[0], plan.Rule)
-    ]
-    assert len(groups) == 10
-    for rule in (rule for group in groups for rule in group):
+    for rule in (rule for table in get_args(RuleTable) for rule in rules_of(table)):
         assert rule.source
         assert rule.why
+        assert "{" not in rule.source + rule.why, "a text without a name"
+
+
+def test_every_row_of_the_rules_has_a_table_and_known_keys() -> None:
+    files = [
+        tomllib.loads(path.read_text())
+        for path in sorted((Path(plan.__file__).parent / "changes").glob("*.toml"))
+    ]
+    tables = [name for file in files for name in file if name != "texts"]
+    assert sorted(tables) == sorted(get_args(RuleTable))
+    known = {f.name for f in dataclasses.fields(plan.Rule)} - {"field", "cloud_field"} | {"fields"}
+    for row in (row for file in files for name in tables for row in file.get(name, ())):
+        assert row.keys() <= known
 
 
 @pytest.mark.parametrize(
     ("kind", "at", "rules", "elsewhere"),
     [
-        (plan.GkeFleetPlan, "", (*change_rules.GKE_FLEET, *change_rules.FLEET), {"pools"}),
-        (plan.EksFleetPlan, "", (*change_rules.EKS_FLEET, *change_rules.FLEET), {"pools"}),
-        (plan.ByoFleetPlan, "", (*change_rules.BYO_FLEET, *change_rules.FLEET), {"pools", "hosts"}),
+        (plan.GkeFleetPlan, "", (*rules_of("gke_cluster"), *rules_of("settings")), {"pools"}),
+        (plan.EksFleetPlan, "", (*rules_of("eks_cluster"), *rules_of("settings")), {"pools"}),
+        (
+            plan.ByoFleetPlan,
+            "",
+            (*rules_of("existing_cluster"), *rules_of("settings")),
+            {"pools", "hosts"},
+        ),
         # Both follow from the others.
-        (plan.GkeClusterPlan, "cluster.", change_rules.GKE_FLEET, {"region", "node_account_id"}),
+        (plan.GkeClusterPlan, "cluster.", rules_of("gke_cluster"), {"region", "node_account_id"}),
         # Its own rules are those of own_vpc, nat_zones and node_subnets.
-        (plan.EksClusterPlan, "cluster.", change_rules.EKS_FLEET, {"network"}),
-        (plan.ByoClusterPlan, "cluster.", change_rules.BYO_FLEET, set()),
+        (plan.EksClusterPlan, "cluster.", rules_of("eks_cluster"), {"network"}),
+        (plan.ByoClusterPlan, "cluster.", rules_of("existing_cluster"), set()),
         # Only EKS has launch templates.
-        (plan.SystemPoolPlan, "system.", change_rules.GKE_FLEET, {"name", "template"}),
-        (plan.SystemPoolPlan, "system.", change_rules.EKS_FLEET, {"name"}),
-        (plan.HostPlan, "", change_rules.HOST, {"name"}),
-        (spec.GpuOperator, "operator.", change_rules.FLEET, set()),
+        (plan.SystemPoolPlan, "system.", rules_of("gke_cluster"), {"name", "template"}),
+        (plan.SystemPoolPlan, "system.", rules_of("eks_cluster"), {"name"}),
+        (plan.HostPlan, "", rules_of("host"), {"name"}),
+        (spec.GpuOperator, "operator.", rules_of("settings"), set()),
     ],
 )
 def test_every_field_beside_the_pools_has_a_rule(

@@ -181,21 +181,7 @@ def test_flex_start_nodes_are_not_repaired() -> None:
 @pytest.mark.parametrize(
     ("rollout", "said"),
     [
-        (
-            {"max_unavailable": 2, "max_unavailable_percent": 50},
-            "either max_unavailable or max_unavailable_percent",
-        ),
-        (
-            {"tolerate_unproven": 1, "tolerate_unproven_percent": 5},
-            "either tolerate_unproven or tolerate_unproven_percent",
-        ),
-        (
-            {"max_failures": 1, "max_failures_percent": 5},
-            "either max_failures or max_failures_percent",
-        ),
-        ({"on_failure": "continue", "max_failures": 2}, "either on_failure or max_failures"),
         ({"max_failures_in_a_row": 2}, "stops at 1 failed node anyway"),
-        ({"on_failure": "pause", "max_failures_in_a_row": 2}, "stops at 1 failed node anyway"),
         ({"max_failures": 2, "max_failures_in_a_row": 3}, "stops at 2 failed nodes anyway"),
         ({"evict": "none", "on_drain_timeout": "force"}, "no pod is evicted"),
     ],
@@ -326,7 +312,7 @@ def test_a_timeout_shorter_than_the_reboot_that_the_pool_needs_is_noted() -> Non
 
 def test_a_rollout_where_nothing_is_rolled_out_is_noted() -> None:
     def idle(text: str, **pool: Any) -> list[str]:
-        rollout = {"max_unavailable": 2, "canary": 2, "tolerate_unproven": 1}
+        rollout = {"max_unavailable": 2, "canary": 2, "max_unverified": 1}
         noted = plan.notes(planned(text, rollout=rollout, **pool))
         return [note for note in noted if "no effect" in note]
 

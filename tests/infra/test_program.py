@@ -1035,7 +1035,7 @@ def test_gpu_pool_has_the_rollout_policy_of_the_stack_file(record: Record) -> No
             "deleteLocalData": False,
         },
         "maxFailures": 1,
-        "tolerateUnproven": 0,
+        "maxUnverified": 0,
         "quarantine": "None",
     }
     assert "rolloutPolicy" not in one(made, ":GPUPool", "whole")["spec"], "nothing is rolled out"
@@ -1043,9 +1043,9 @@ def test_gpu_pool_has_the_rollout_policy_of_the_stack_file(record: Record) -> No
 
 def test_every_key_of_a_rollout_is_in_the_policy(record: Record) -> None:
     keys = (
-        "max_unavailable_percent: 25, one_zone_at_a_time: true, on_drain_timeout: force, "
-        "evict: all, delete_local_data: true, on_failure: continue, "
-        "tolerate_unproven_percent: 10, quarantine: true"
+        "max_unavailable: 25%, one_zone_at_a_time: true, on_drain_timeout: force, "
+        "evict: all, delete_local_data: true, max_failures: 100%, "
+        "max_unverified: 10%, quarantine: true"
     )
     rollout = f"  rollout: {{{keys}}}\n- {{name: t4"
     made = record("shared-eks", fleet=SHARED_EKS.replace("- {name: t4", rollout))
@@ -1060,8 +1060,8 @@ def test_every_key_of_a_rollout_is_in_the_policy(record: Record) -> None:
             "pods": "All",
             "deleteLocalData": True,
         },
-        "maxFailures": 1,  # of a pool of one node
-        "tolerateUnproven": "10%",
+        "maxFailures": "100%",
+        "maxUnverified": "10%",
         "quarantine": "NoExecute",
     }
 
@@ -1071,8 +1071,8 @@ def test_every_key_of_a_rollout_is_in_the_policy(record: Record) -> None:
     [
         ("max_failures: 3", (3, None)),
         ("max_failures: 3, max_failures_in_a_row: 2", (3, 2)),
-        ("max_failures_percent: 10, max_failures_in_a_row: 4", ("10%", 4)),
-        ("on_failure: continue, max_failures_in_a_row: 4", (4, 4)),
+        ("max_failures: 10%, max_failures_in_a_row: 4", ("10%", 4)),
+        ("max_failures: 100%, max_failures_in_a_row: 4", ("100%", 4)),
     ],
 )
 def test_rollout_policy_has_the_number_of_failures_that_stops_it(
@@ -1093,9 +1093,9 @@ def test_a_policy_about_wrong_nodes_needs_no_rollout(record: Record) -> None:
     )
     assert "rolloutPolicy" not in one(record("gke-h100", fleet=fleet), ":GPUPool")["spec"]
     changed = yaml.safe_load(fleet)
-    changed["node_pools"][0]["rollout"] = {"tolerate_unproven": 1}
+    changed["node_pools"][0]["rollout"] = {"max_unverified": 1}
     made = record("gke-h100", fleet=yaml.safe_dump(changed))
-    assert one(made, ":GPUPool")["spec"]["rolloutPolicy"]["tolerateUnproven"] == 1
+    assert one(made, ":GPUPool")["spec"]["rolloutPolicy"]["maxUnverified"] == 1
 
 
 def _within(tree: Any, wanted: Any) -> int:

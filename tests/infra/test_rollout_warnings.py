@@ -13,7 +13,7 @@ import pytest
 from fleet_controller.rollout import node_change
 from infra import plan
 from infra.components.gpu_pool import GpuPools
-from infra.values.rollout_warnings import _CUT_MINUTES, _DRIVER_MINUTES, rollout_warnings
+from infra.values.rollout_warnings import _DRIVER_MINUTES, _PARTITION_MINUTES, rollout_warnings
 from tests.recorder import VERIFIED, Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def test_another_layout_says_how_many_roll_and_how_long(pool: plan.PoolPlan) -> 
         ({"max_unavailable": 4, "canary": 1}, "4 h 30 min"),
         ({"max_unavailable": 4, "canary": 0}, "3 h"),
         ({"max_unavailable": 8, "canary": 8}, "1 h 30 min"),
-        ({"max_unavailable_percent": 25, "canary": 0}, "6 h"),
+        ({"max_unavailable": "25%", "canary": 0}, "6 h"),
         ({"max_unavailable": 8, "canary": 0, "on_drain_timeout": "force"}, "2 h 30 min"),
         ({"max_unavailable": 8, "canary": 0, "drain_timeout_minutes": 5}, "35 min"),
     ],
@@ -136,7 +136,7 @@ def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
 
 
 def test_the_time_to_cut_is_the_controllers() -> None:
-    assert node_change.APPLY_LIMIT_S == 60 * _CUT_MINUTES
+    assert node_change.APPLY_LIMIT_S == 60 * _PARTITION_MINUTES
     assert node_change.UPGRADE_LIMIT_S == 60 * _DRIVER_MINUTES
 
 

@@ -19,6 +19,7 @@ from infra.spec.schema.constraints import (
     QualifiedName,
 )
 from infra.spec.schema.fleet import ByoFleet, EksFleet, GkeFleet
+from infra.spec.schema.rollout import ShareOfNodes
 
 Checked = IntRange | Pattern | DnsLabel | QualifiedName
 
@@ -160,7 +161,10 @@ WITHOUT_MAXIMUM = {
 def test_every_other_number_has_a_maximum() -> None:
     assert {name for name, constraint in NUMBERS if constraint.maximum is None} == WITHOUT_MAXIMUM
     plain = {name for name, annotation in FIELDS.items() if int in _leaves(annotation)}
-    assert plain == {name for name, _ in NUMBERS}
+    shares = {
+        n for n, annotation in FIELDS.items() if any(constraints_of(annotation, ShareOfNodes))
+    }
+    assert plain == {name for name, _ in NUMBERS} | shares
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:

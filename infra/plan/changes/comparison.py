@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Any, Final, Literal, Protocol
 
-from infra.plan.changes import rules as change_rules
-from infra.plan.changes.rules import ChangeEffect, Rule
+from infra.plan.changes.change import Change, FleetChange, PartChange, replaces_cluster
+from infra.plan.changes.rules import ChangeEffect, Rule, RuleTable, rules_of
 from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.hosts import HostPlan
 from infra.plan.model.nodes import NodeCount
 from infra.plan.model.pools import CloudPoolPlan, PoolPlan
 
-_NOTHING: Any = object()
+Cloud = Literal["gke", "eks", "byo"]
+_ABSENT: Final[Any] = object()
+_POOL_RULES: Final[dict[Cloud, RuleTable]] = {
+    "gke": "gke_pool",
+    "eks": "eks_pool",
+    "byo": "existing_pool",
+}
+_CLUSTER_RULES: Final[dict[Cloud, RuleTable]] = {
+    "gke": "gke_cluster",
+    "eks": "eks_cluster",
+    "byo": "existing_cluster",
+}
+_OTHER_CLOUD: Final = Rule(
+    field="cloud",
+    cloud_field="cloud",
+    effect=ChangeEffect.REPLACE,
+    why="everything is deleted, then created in the other cloud",
+    source="slicewright",
+)
+_FORGOTTEN_LAYOUT: Final = Rule(
+    field="previous",
+    cloud_field="ConfigMap of mig-manager",
+    effect=ChangeEffect.ROLL,
+    why="nodes whose turn has not come, or that pods hold, lose their layout by GPU index at "
+    "mig-manager's next start, for example after a reboot: list it under partition.previous until "
+    "no node has it",
+    source="NVIDIA/mig-parted, cmd/nvidia-mig-manager: selected mig-config not present",
+)
+_CREATED_CLUSTER_FIELDS: Final = frozenset(
+    f"cluster.{field}" for field in ("addons", "nat_zones", "own_vpc", "pool_zones", "zones")
+)
+"""Fields of a cluster that the stack creates. The plan of an existing cluster has none of them, and
+they stay as they are.
+"""
 
 
 class _Spread(Protocol):
@@ -27,129 +59,27 @@ class _Spread(Protocol):
     def nodes(self) -> NodeCount: ...
 
 
-_POOL_RULES = {"gke": change_rules.GKE, "eks": change_rules.EKS, "byo": change_rules.BYO}
-_FLEET_RULES = {
-    "gke": change_rules.GKE_FLEET,
-    "eks": change_rules.EKS_FLEET,
-    "byo": change_rules.BYO_FLEET,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    rule: Rule
-    before: Any
-    after: Any
-    replaced: bool = False
-    """Whether its pool's nodes are all replaced, be it for another change."""
-    moved: bool = False
-    """Whether its pool's zones change too, which ends more nodes than the change of their number.
-    """
-    some_end: bool = False
-    """Whether a change of zones ends nodes."""
-
-    @property
-    def why(self) -> str:
-        if self._at_first and self.rule.why_at_first is not None:
-            return self.rule.why_at_first
-        if self.effect is ChangeEffect.REPLACE:
-            return self.rule.why_nothing_stays or self.rule.why
-        if self.replaced:
-            return _NEW_NODES
-        if self.rule.why == change_rules.COUNTED and not self.moved:
-            return _counted(self.before, self.after)
-        if self.rule.why == change_rules.COUNTED_BY_GKE and not self.moved:
-            return _counted(self.before, self.after, spared=self.after.autoscaled)
-        return self.rule.why
-
-    @property
-    def effect(self) -> ChangeEffect:
-        rule = self.rule
-        if self._at_first and rule.at_first is not None:
-            return rule.at_first
-        if rule.nothing_stays is not None and not set(self.before or ()) & set(self.after or ()):
-            return rule.nothing_stays
-        if rule.some_end is not None and self.some_end:
-            return rule.some_end
-        return rule.effect
-
-    @property
-    def _at_first(self) -> bool:
-        return self.before is None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartChange:
-    """A pool, or a host without Kubernetes."""
-
-    name: str
-    kind: Literal["same", "changed", "new", "gone"]
-    effect: ChangeEffect
-    """The worst that happens to existing nodes and the pods on them, or to a host's GPUs."""
-    changes: tuple[Change, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class FleetChange:
-    fleet: tuple[Change, ...]
-    """Changes of the cluster and of settings that all pools share."""
-    pools: tuple[PartChange, ...]
-    hosts: tuple[PartChange, ...]
-
-    @property
-    def everything(self) -> bool:
-        """The cluster is replaced or is another one, and every pool with it."""
-        return _other_cluster(self.fleet)
-
-
-_LIVE = "the nodes that are there stay"
-_NEW_NODES = "all nodes are replaced anyway; the new ones have it"
-_OTHER_CLOUD = Rule(
-    field="cloud",
-    cloud_field="cloud",
-    effect=ChangeEffect.REPLACE,
-    why="everything is deleted, then created in the other cloud",
-    source="slicewright",
-)
-
-
-_OF_A_MADE_CLUSTER = frozenset(
-    f"cluster.{field}" for field in ("addons", "nat_zones", "own_vpc", "pool_zones", "zones")
-)
-"""Fields of a cluster that the stack makes. The plan of an existing cluster has none of them, and
-they stay as they are.
-"""
-_FORGOTTEN = Rule(
-    field="previous",
-    cloud_field="ConfigMap of mig-manager",
-    effect=ChangeEffect.ROLL,
-    why="nodes whose turn has not come, or that pods hold, lose their layout by GPU index at "
-    "mig-manager's next start, for example after a reboot: list it under partition.previous until "
-    "no node has it",
-    source="NVIDIA/mig-parted, cmd/nvidia-mig-manager: selected mig-config not present",
-)
-
-
 def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
     """Pools and hosts are matched by name: a renamed one is one gone and one new."""
-    cloud = cloud_of(after)
-    if cloud != cloud_of(before):
-        pool_rules: Sequence[Rule] = ()
-        fleet = [Change(rule=_OTHER_CLOUD, before=cloud_of(before), after=cloud)]
+    cloud, earlier_cloud = cloud_of(after), cloud_of(before)
+    pool_rules: Sequence[Rule] = ()
+    if cloud != earlier_cloud:
+        fleet = [Change(rule=_OTHER_CLOUD, before=earlier_cloud, after=cloud)]
     else:
-        pool_rules = _POOL_RULES[cloud]
-        fleet = _of_system(_changes(before, after, (*_FLEET_RULES[cloud], *change_rules.FLEET)))
-        if any(c.rule.field == "cluster.existing" for c in fleet):
-            fleet = [c for c in fleet if c.rule.field not in _OF_A_MADE_CLUSTER]
-        fleet = _with_ended(fleet, getattr(before, "system", None), getattr(after, "system", None))
+        fleet = _compare_clusters(before, after, cloud)
+        pool_rules = rules_of(_POOL_RULES[cloud])
     return FleetChange(
         fleet=tuple(fleet),
-        pools=_parts(before.pools, after.pools, pool_rules, elsewhere=_other_cluster(fleet)),
-        hosts=_parts(_hosts(before), _hosts(after), change_rules.HOST, elsewhere=False),
+        pools=_compare_parts(
+            before.pools, after.pools, pool_rules, cluster_replaced=replaces_cluster(fleet)
+        ),
+        hosts=_compare_parts(
+            _hosts(before), _hosts(after), rules_of("host"), cluster_replaced=False
+        ),
     )
 
 
-def cloud_of(plan: FleetPlan) -> Literal["gke", "eks", "byo"]:
+def cloud_of(plan: FleetPlan) -> Cloud:
     match plan:
         case GkeFleetPlan():
             return "gke"
@@ -163,31 +93,41 @@ def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
     return plan.hosts if isinstance(plan, ByoFleetPlan) else ()
 
 
-def _of_system(changes: Sequence[Change]) -> list[Change]:
-    """The same changes. The system pool's tell whether all of its nodes are replaced, and whether
-    its zones change.
-    """
-    own = [c for c in changes if c.rule.field.startswith("system.")]
-    replaced = any(c.effect is ChangeEffect.REPLACE for c in own)
-    moved = any(c.rule.field == "system.zones" for c in own)
+def _compare_clusters(before: FleetPlan, after: FleetPlan, cloud: Cloud) -> list[Change]:
+    rules = (*rules_of(_CLUSTER_RULES[cloud]), *rules_of("settings"))
+    changes = _mark_system_pool(_changed_fields(before, after, rules))
+    if any(change.rule.field == "cluster.existing" for change in changes):
+        changes = [c for c in changes if c.rule.field not in _CREATED_CLUSTER_FIELDS]
+    return _mark_ended_nodes(
+        changes, getattr(before, "system", None), getattr(after, "system", None)
+    )
+
+
+def _mark_system_pool(changes: Sequence[Change]) -> list[Change]:
+    """Marks the system pool's changes if all of its nodes are replaced, or if its zones change."""
+    of_pool = [change for change in changes if change.rule.field.startswith("system.")]
+    replaced = any(change.effect is ChangeEffect.REPLACE for change in of_pool)
+    zones_change = any(change.rule.field == "system.zones" for change in of_pool)
     return [
-        dataclasses.replace(c, replaced=replaced and c in own, moved=moved and c in own)
-        for c in changes
+        dataclasses.replace(change, replaced=replaced, zones_change=zones_change)
+        if change in of_pool
+        else change
+        for change in changes
     ]
 
 
-def _with_ended(changes: Sequence[Change], before: Any, after: Any) -> list[Change]:
-    """The same changes. Changes of zones tell whether they end nodes. before, after: the pool."""
+def _mark_ended_nodes(changes: Sequence[Change], before: Any, after: Any) -> list[Change]:
+    """Marks changes of zones that end nodes. before, after: the pool."""
     return [
-        dataclasses.replace(c, some_end=_zones_end_nodes(before, after))
-        if c.rule.some_end is not None
-        else c
-        for c in changes
+        dataclasses.replace(change, nodes_end=_zones_end_nodes(before, after))
+        if change.rule.if_nodes_end is not None
+        else change
+        for change in changes
     ]
 
 
 def _zones_end_nodes(before: _Spread, after: _Spread) -> bool:
-    """Whether a zone goes, or each zone gets fewer nodes: GKE counts fixed ones per zone."""
+    """True if a zone goes, or each zone gets fewer nodes: GKE counts fixed ones per zone."""
     if set(before.zones) - set(after.zones):
         return True
     if before.nodes.autoscaled or after.nodes.autoscaled:
@@ -195,66 +135,34 @@ def _zones_end_nodes(before: _Spread, after: _Spread) -> bool:
     return before.nodes.max * len(after.zones) > after.nodes.max * len(before.zones)
 
 
-def _counted(before: NodeCount, after: NodeCount, *, spared: bool = False) -> str:
-    """A text on the nodes of a pool that changes in nothing but their number.
-
-    spared: whether surplus nodes stay until GKE's autoscaler can spare them.
-    """
-    if before.min == before.max and after.min == after.max and not spared:
-        difference, stay = after.min - before.min, min(before.min, after.min)
-        if difference == 0:
-            return _LIVE
-        changed = f"{_nodes(abs(difference))} {'added' if difference > 0 else 'removed'}"
-        return f"{changed}; {'the other stays' if stay == 1 else f'the other {stay} stay'}"
-    limits = []
-    if after.min > before.min:
-        limits.append(f"where there are fewer than {after.min}, nodes are added")
-    if after.max < before.max and spared:
-        limits.append(
-            f"GKE's autoscaler takes nodes beyond {after.max} away when it can spare them"
-        )
-    elif after.max < before.max:
-        limits.append(f"where there are more than {after.max}, nodes are removed")
-    return "; ".join(limits) or _LIVE
-
-
-def _nodes(count: int) -> str:
-    return "1 node is" if count == 1 else f"{count} nodes are"
-
-
-def _other_cluster(fleet: Iterable[Change]) -> bool:
-    return any(
-        c.effect is ChangeEffect.REPLACE and c.rule.field.split(".")[0] in ("cloud", "cluster")
-        for c in fleet
-    )
-
-
-def _parts(
+def _compare_parts(
     before: Sequence[PoolPlan | HostPlan],
     after: Sequence[PoolPlan | HostPlan],
     rules: Sequence[Rule],
     *,
-    elsewhere: bool,
+    cluster_replaced: bool,
 ) -> tuple[PartChange, ...]:
-    """elsewhere: the cluster is another one, so that parts of the same name are not the same."""
+    """cluster_replaced: parts of the same name are not the same."""
     old, new = ({part.name: part for part in parts} for parts in (before, after))
-    found = []
+    changes = []
     for name in dict.fromkeys([*old, *new]):
         if name not in new:
-            found.append(PartChange(name=name, kind="gone", effect=_going(old[name])))
+            changes.append(PartChange(name=name, kind="gone", effect=_removal_effect(old[name])))
         elif name not in old:
-            found.append(PartChange(name=name, kind="new", effect=_coming(new[name])))
+            changes.append(PartChange(name=name, kind="new", effect=_addition_effect(new[name])))
         else:
-            found.append(_part(old[name], new[name], rules, elsewhere=elsewhere))
-    return tuple(found)
+            changes.append(
+                _compare_part(old[name], new[name], rules, cluster_replaced=cluster_replaced)
+            )
+    return tuple(changes)
 
 
-def _going(part: PoolPlan | HostPlan) -> ChangeEffect:
+def _removal_effect(part: PoolPlan | HostPlan) -> ChangeEffect:
     """A cloud deletes the nodes of a deleted pool. Existing nodes and hosts stay as they are."""
     return ChangeEffect.REPLACE if isinstance(part, CloudPoolPlan) else ChangeEffect.IN_PLACE
 
 
-def _coming(part: PoolPlan | HostPlan) -> ChangeEffect:
+def _addition_effect(part: PoolPlan | HostPlan) -> ChangeEffect:
     """A new machine has no pods yet. On an existing one, the GPUs are partitioned."""
     match part:
         case CloudPoolPlan():
@@ -266,65 +174,69 @@ def _coming(part: PoolPlan | HostPlan) -> ChangeEffect:
     return ChangeEffect.ROLL if partitioned else ChangeEffect.IN_PLACE
 
 
-def _part(
+def _compare_part(
     before: PoolPlan | HostPlan,
     after: PoolPlan | HostPlan,
     rules: Sequence[Rule],
     *,
-    elsewhere: bool,
+    cluster_replaced: bool,
 ) -> PartChange:
-    if isinstance(before, PoolPlan) and rules:
-        rules = (*_of_maker(before, after, rules), *change_rules.IN_CLUSTER)
-    changes = _with_ended(_changes(before, after, rules), before, after)
-    # GKE's own sharing is among the pool's other fields.
-    if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
-        changes = [c for c in changes if c.rule.field != "sharing"]
-    if isinstance(before, PoolPlan) and isinstance(after, PoolPlan):
-        changes += _forgotten(before, after)
-    ordered = sorted(changes, key=lambda c: -c.effect)
-    effects = [c.effect for c in ordered] + ([_going(before), _coming(after)] if elsewhere else [])
+    changes = sorted(_part_changes(before, after, rules), key=lambda change: -change.effect)
+    effects = [change.effect for change in changes]
+    if cluster_replaced:
+        effects += [_removal_effect(before), _addition_effect(after)]
     worst = max(effects, default=ChangeEffect.NONE)
-    moved = any(c.rule.field == "zones" for c in ordered)
+    zones_change = any(change.rule.field == "zones" for change in changes)
     return PartChange(
         name=after.name,
-        kind="changed" if ordered else "same",
+        kind="changed" if changes else "same",
         effect=worst,
         changes=tuple(
-            dataclasses.replace(c, replaced=worst is ChangeEffect.REPLACE, moved=moved)
-            for c in ordered
+            dataclasses.replace(
+                change, replaced=worst is ChangeEffect.REPLACE, zones_change=zones_change
+            )
+            for change in changes
         ),
     )
 
 
-def _of_maker(
+def _part_changes(
     before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule]
-) -> Sequence[Rule]:
-    """Karpenter's rules if it makes the nodes both before and after, else `rules`."""
-    karpenter = [getattr(pool, "karpenter", None) is not None for pool in (before, after)]
-    return change_rules.KARPENTER if all(karpenter) else rules
+) -> list[Change]:
+    if isinstance(before, PoolPlan) and rules:
+        # Karpenter's rules hold if it makes the nodes both before and after.
+        karpenter = all(getattr(pool, "karpenter", None) is not None for pool in (before, after))
+        rules = (*(rules_of("karpenter_pool") if karpenter else rules), *rules_of("every_pool"))
+    changes = _mark_ended_nodes(_changed_fields(before, after, rules), before, after)
+    # GKE's own sharing is among the pool's other fields.
+    if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
+        changes = [change for change in changes if change.rule.field != "sharing"]
+    if isinstance(before, PoolPlan) and isinstance(after, PoolPlan):
+        changes += _forgotten_layouts(before, after)
+    return changes
 
 
-def _forgotten(before: PoolPlan, after: PoolPlan) -> list[Change]:
+def _forgotten_layouts(before: PoolPlan, after: PoolPlan) -> list[Change]:
     """An earlier layout by GPU index that mig-manager would no longer know."""
     if before.layout is not None or after.mig_config is None:
         return []
     if before.layouts in (after.layouts, *after.previous):
         return []
-    return [Change(rule=_FORGOTTEN, before=before.mig_config, after=None)]
+    return [Change(rule=_FORGOTTEN_LAYOUT, before=before.mig_config, after=None)]
 
 
-def _changes(before: Any, after: Any, rules: Sequence[Rule]) -> list[Change]:
-    found = []
+def _changed_fields(before: Any, after: Any, rules: Sequence[Rule]) -> list[Change]:
+    changes = []
     for rule in rules:
-        old, new = _value(before, rule.field), _value(after, rule.field)
-        if old is not _NOTHING and new is not _NOTHING and old != new:
-            found.append(Change(rule=rule, before=old, after=new))
-    return found
+        old, new = _value_at(before, rule.field), _value_at(after, rule.field)
+        if old is not _ABSENT and new is not _ABSENT and old != new:
+            changes.append(Change(rule=rule, before=old, after=new))
+    return changes
 
 
-def _value(plan: Any, field: str) -> Any:
+def _value_at(plan: Any, field: str) -> Any:
     for step in field.split("."):
-        plan = getattr(plan, step, _NOTHING)
-        if plan is _NOTHING or plan is None:
+        plan = getattr(plan, step, _ABSENT)
+        if plan is _ABSENT or plan is None:
             return plan
     return plan

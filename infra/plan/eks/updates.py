@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
 from infra import spec
 from infra.plan.findings import Checked, refuse
+
+OBEYED_BY_EKS: Final = frozenset({"max_unavailable"})
+"""Keys of `rollout` that limit the updates of EKS itself."""
 
 
 def update_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksUpdate]:
@@ -14,17 +18,17 @@ def update_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksUpdate]:
     yield from _one_of(update, at, "max_unavailable")
     if update.max_unavailable is None and update.max_unavailable_percent is None:
         return _one_at_a_time(update)
-    together, rollout = update.max_unavailable, pool.rollout
+    together, limit = update.max_unavailable, pool.rollout.max_unavailable
     if (
         together is not None
-        and "max_unavailable" in rollout.model_fields_set
-        and together > rollout.max_unavailable
+        and isinstance(limit, int)
+        and pool.rollout.model_fields_set >= OBEYED_BY_EKS
+        and together > limit
     ):
         yield refuse(
             (*at, "max_unavailable"),
-            f"EKS would take {together} nodes away at a time, and rollout allows "
-            f"{rollout.max_unavailable}",
-            f"write {rollout.max_unavailable} or less, or raise rollout.max_unavailable",
+            f"EKS would take {together} nodes away at a time, and rollout allows {limit}",
+            f"write {limit} or less, or raise rollout.max_unavailable",
         )
     return update
 

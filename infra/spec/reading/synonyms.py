@@ -47,7 +47,7 @@ KEY_SYNONYMS: Mapping[str, str] = {
     "flex_start": "capacity: flex-start",
     "reservation_affinity": "capacity: {mode: reservation, reservation: …}",
     "upgrade_settings": "upgrade: {max_surge: …, max_unavailable: …}",
-    "update_config": "rollout: {max_unavailable: …}",
+    "update_config": "update: {max_unavailable: …}",
     "placement": "start",
     "replicas_per_gpu": "replicas",
     "pools": "node_pools",

@@ -9,7 +9,7 @@ from infra.spec.nearest import nearest_names
 from infra.spec.problem import Path, Problem
 from infra.spec.reading.annotations import SIMILAR, example, type_at
 from infra.spec.reading.diagnosis import Diagnosis, DropValue, Fix, RenameKey
-from infra.spec.reading.formatting import comma_separated
+from infra.spec.reading.formatting import comma_separated, format_value
 from infra.spec.reading.source import Source
 from infra.spec.reading.synonyms import KEY_SYNONYMS, NEEDLESS
 
@@ -17,9 +17,21 @@ from infra.spec.reading.synonyms import KEY_SYNONYMS, NEEDLESS
 def diagnose_unknown_key(
     loc: tuple[str | int, ...], path: Path, parent: type[Any], source: Source
 ) -> Diagnosis:
+    if (successor := parent.replaced_keys.get(str(path[-1]))) is not None:
+        return _diagnose_replaced_key(loc, path, successor, source)
     instead, fix = _remedy(path, parent, source.value(path[:-1]))
     problem = Problem(path=path, reason="unknown key", instead=instead, in_key=True)
     return Diagnosis(problem=problem, loc=loc, fix=fix)
+
+
+def _diagnose_replaced_key(
+    loc: tuple[str | int, ...], path: Path, successor: str, source: Source
+) -> Diagnosis:
+    key, value = path[-1], source.value(path)
+    text = successor.replace("{value}", format_value(value))
+    problem = Problem(path=path, reason=f"{key} is now {text}", instead="replace it", in_key=True)
+    replaced = (*path[:-1], successor.partition(":")[0])
+    return Diagnosis(problem=problem, loc=loc, fix=DropValue(unknown=(replaced,)))
 
 
 def _remedy(path: Path, parent: Any, holder: dict[str, Any]) -> tuple[str, Fix]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -16,6 +17,8 @@ from pydantic_core import core_schema
 class SpecModel(BaseModel):
     # Strict: a count written as "2" or true is a mistake, not a number.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    replaced_keys: ClassVar[Mapping[str, str]] = {}
+    """Key of an earlier slicewright -> the text to write now. `{value}` stands for its value."""
 
     @classmethod
     def __get_pydantic_json_schema__(

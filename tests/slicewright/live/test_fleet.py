@@ -143,7 +143,7 @@ class TestStates:
         assert exit_code(fleet) == DEGRADED
 
     def test_a_node_whose_pods_are_ended_says_so(self, world: World) -> None:
-        policy = replace(world.pool.policy, quarantine=True, tolerate_unproven=1)
+        policy = replace(world.pool.policy, quarantine=True, max_unverified=1)
         world.pool = replace(world.pool, policy=policy)
         world.bind("n0")
         world.cut["n0"] = "other"
