@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from fleet_controller.rollout import node_change
+from fleet_controller.rollout import applying, upgrading
 from infra import plan
 from infra.components.gpu_pool import GpuPools
 from infra.values.rollout_warnings import _CUT_MINUTES, _DRIVER_MINUTES, rollout_warnings
@@ -136,8 +136,8 @@ def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
 
 
 def test_the_time_to_cut_is_the_controllers() -> None:
-    assert node_change.APPLY_LIMIT_S == 60 * _CUT_MINUTES
-    assert node_change.UPGRADE_LIMIT_S == 60 * _DRIVER_MINUTES
+    assert applying.APPLY_LIMIT_S == 60 * _CUT_MINUTES
+    assert upgrading.UPGRADE_LIMIT_S == 60 * _DRIVER_MINUTES
 
 
 def test_another_driver_says_which_nodes_roll_and_how_long(pool: plan.PoolPlan) -> None:
