@@ -12,7 +12,7 @@ from infra.plan import CloudPoolPlan, PoolPlan
 
 _PARTITION_MINUTES = 30
 _DRIVER_MINUTES = 30
-"""The fleet controller's limits (`node_change.APPLY_LIMIT_S`, `UPGRADE_LIMIT_S`). A test
+"""The fleet controller's limits (`applying.APPLY_LIMIT_S`, `upgrading.UPGRADE_LIMIT_S`). A test
 compares them.
 """
 

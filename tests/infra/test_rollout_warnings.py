@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from fleet_controller.rollout import node_change
+from fleet_controller.rollout import applying, upgrading
 from infra import plan
 from infra.components.gpu_pool import GpuPools
 from infra.values.rollout_warnings import _DRIVER_MINUTES, _PARTITION_MINUTES, rollout_warnings
@@ -135,9 +135,9 @@ def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
     assert rollout_warnings(pool, {"migConfig": "old"}, {"nodes": {}}, replaced=True) == []
 
 
-def test_the_time_to_cut_is_the_controllers() -> None:
-    assert node_change.APPLY_LIMIT_S == 60 * _PARTITION_MINUTES
-    assert node_change.UPGRADE_LIMIT_S == 60 * _DRIVER_MINUTES
+def test_warnings_assume_the_controllers_time_limits() -> None:
+    assert applying.APPLY_LIMIT_S == 60 * _PARTITION_MINUTES
+    assert upgrading.UPGRADE_LIMIT_S == 60 * _DRIVER_MINUTES
 
 
 def test_another_driver_says_which_nodes_roll_and_how_long(pool: plan.PoolPlan) -> None:
