@@ -61,11 +61,11 @@ def test_tests_and_benchmarks_take_stack_files_from_the_list_and_not_the_directo
         (["pytest", "-p", "no:cacheprovider", "--collect-only", "."], "no tests collected"),
     ],
 )
-def test_copies_that_pip_leaves_in_build_and_dist_are_not_checked(
+def test_copies_that_pip_and_mutmut_leave_are_not_checked(
     tmp_path: Path, command: list[str], nothing: str
 ) -> None:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for directory in ("build/lib/tests", "dist/tests"):
+    for directory in ("build/lib/tests", "dist/tests", "mutants/tests"):
         (tmp_path / directory).mkdir(parents=True)
         (tmp_path / directory / "test_copy.py").write_text("import os\ndef test_it(): assert False")
     ran = subprocess.run(
