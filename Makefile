@@ -12,6 +12,9 @@ soak: export SLICEWRIGHT_SOAK_SEED := $(or $(SEED),$(SLICEWRIGHT_SOAK_SEED))
 unit: WORKERS ?= 3
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
+# Beside the project's packages, which its tests need: `make mutate` puts it on the path.
+MUTMUT := $(VENV)/mutmut
+
 POLICY := policy/.venv
 POLICY_SETUP := $(POLICY)/.ready-$(shell cat policy/requirements.lock | sha256sum | cut -c1-12)
 
@@ -64,9 +67,18 @@ bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.m
 ## BENCHMARKS="plan agent" for some of them
 	@$(BIN)/python benchmarks/figures.py $(BENCHMARKS)
 
-mutate: $(SETUP)  ## changes the code in small ways to see whether its tests notice;
-## writes docs/mutation.md; MODULES="fleet_controller.rollout.drain" for some of them
-	@$(BIN)/python benchmarks/mutate.py $(MODULES)
+mutate: $(SETUP) $(MUTMUT)/.ready  ## changes the pure cores in small ways, and lists
+## the changes that no test notices (hours); MUTANTS="infra.geometry.naming.*" for some,
+## SHOW=NAME for the change itself
+	@export PYTHONPATH=$(CURDIR)/$(MUTMUT); set -e; if [ -n "$(SHOW)" ]; then \
+	  $(BIN)/python -m mutmut show '$(SHOW)'; exit; fi; \
+	  $(BIN)/python -m mutmut run $(foreach mutant,$(MUTANTS),'$(mutant)'); \
+	  $(BIN)/python -m mutmut results | sed '/: not checked$$/d'
+
+$(MUTMUT)/.ready: tests/mutation.lock $(SETUP)
+	@$(BIN)/pip install --quiet $(PIP_OPTIONS) --require-hashes --upgrade \
+	  --target $(MUTMUT) -r tests/mutation.lock
+	@touch $@
 
 gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake,
 ## writes docs/gpu-check/
@@ -116,4 +128,4 @@ clean:  ## removes the Python environment and what rehearsals left; refuses whil
 	  echo "  $(BIN)/slicewright rehearse stop" >&2; \
 	  exit 1; \
 	fi
-	rm -rf $(VENV) $(POLICY) .rehearsal
+	rm -rf $(VENV) $(POLICY) .rehearsal mutants

@@ -1,8 +1,8 @@
 """`make bench`: runs the benchmarks, and writes what they print into docs/figures.md.
 
 Of that page only the blocks between `<!-- measured: NAME -->` and `<!-- end -->` are replaced: what
-people wrote around them stays, as does the line of `make mutate`. The page is written at the end,
-and only if every benchmark succeeded.
+people wrote around them stays. The page is written at the end, and only if every benchmark
+succeeded.
 
 Exit codes: 0 when the page is written; 1 when a benchmark failed, and the page is as it was.
 """

@@ -28,7 +28,7 @@ _BUILT_FOR_MINUTES = {
 def _sources() -> tuple[Path, ...]:
     found = []
     for directory, inside, files in os.walk(ROOT):
-        left_out = {"shared", "build", "dist"} if Path(directory) == ROOT else set()
+        left_out = {"shared", "build", "dist", "mutants"} if Path(directory) == ROOT else set()
         inside[:] = [name for name in inside if not name.startswith(".") and name not in left_out]
         found += [Path(directory, name) for name in files]
     return tuple(sorted(f for f in found if any(f.match(pattern) for pattern in SOURCES)))

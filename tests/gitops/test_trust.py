@@ -209,7 +209,7 @@ def test_the_page_says_how_an_environment_is_closed_to_other_branches() -> None:
 
 
 NOT_RUN: Final = frozenset(
-    {"docs", "tests", "stacks", "benchmarks", "build", "dist", ".pre-commit-config.yaml"}
+    {"docs", "tests", "stacks", "benchmarks", "build", "dist", "mutants", ".pre-commit-config.yaml"}
 )
 """What a deployment does not run, or what everybody is to change."""
 

@@ -101,6 +101,30 @@ class CloudEngine:
     def refresh(self, *flags: str) -> Ran:
         return self.run("refresh", "--yes", "--skip-preview", *flags)
 
+    def deploy(self, fleet: Mapping[str, Any], *flags: str) -> Ran:
+        """Runs `pulumi up`, which must succeed."""
+        ran = self.up(fleet, *flags)
+        assert ran.code == 0, ran.output
+        return ran
+
+    def deploy_and_settle(self, fleet: Mapping[str, Any]) -> Ran:
+        """Runs `pulumi up`, after which nothing may be left to change."""
+        ran = self.deploy(fleet)
+        self.assert_settled(fleet)
+        return ran
+
+    def assert_settled(self, fleet: Mapping[str, Any]) -> None:
+        """The stack differs neither from the fleet nor from the cloud."""
+        self.assert_no_changes(fleet)
+        self.assert_no_drift()
+
+    def assert_no_changes(self, fleet: Mapping[str, Any]) -> None:
+        self.deploy(fleet, "--expect-no-changes")
+
+    def assert_no_drift(self) -> None:
+        drift = self.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+
     def destroy(self) -> Ran:
         return self.run("destroy", "--yes", "--skip-preview")
 

@@ -9,16 +9,20 @@ import os
 import re
 import subprocess
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 import pytest
 import yaml
 
 from infra import delivery, plan, program, spec, values
+from rehearsal.host.toolchain import Toolchain
 from tests.recorder import VERIFIED, Made, Recorder, deploy_cloud, recorded
+
+if TYPE_CHECKING:
+    from tests.infra.cloud_engine import CloudEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +50,16 @@ def stack() -> Callable[[str], dict[str, Any]]:
         return config
 
     return read
+
+
+@pytest.fixture
+def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    """An empty stack of one test, over empty simulated clouds."""
+    # It imports the clouds' SDKs, which most tests of this directory do without.
+    from tests.infra.cloud_engine import cloud_engine
+
+    with cloud_engine(tmp_path, toolchain) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -59,8 +59,7 @@ def stack(
 ) -> Iterator[tuple[CloudEngine, dict[str, Any]]]:
     fleet = request.param
     with cloud_engine(tmp_path_factory.mktemp(fleet["cloud"]), toolchain) as engine:
-        made = engine.up(fleet)
-        assert made.code == 0, made.output
+        engine.deploy(fleet)
         yield engine, fleet
 
 
@@ -90,10 +89,5 @@ def test_pools_that_the_state_does_not_have_are_adopted_as_they_are(
     assert "replace" not in wanted.output
     assert "create" not in wanted.output
     # GKE's taints are not read by an import, and are written again.
-    up = engine.up(fleet)
-    assert up.code == 0, up.output
-    again = engine.up(fleet, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.deploy_and_settle(fleet)
     assert engine.nodes("main") == before

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import REGION, CloudEngine, Ran, cloud_engine
+from tests.infra.cloud_engine import REGION, CloudEngine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc
 
 ROLE = "arn:aws:iam::111122223333:role"
 CREATOR = "arn:aws:iam::123456789012:user/rehearsal"
 ADMIN = {"name": "AmazonEKSClusterAdminPolicy"}
-
-
-@pytest.fixture
-def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
 
 
 def fleet(
@@ -40,17 +32,6 @@ def entry(name: str, *policies: Mapping[str, Any], groups: tuple[str, ...] = ())
     return {"principal": f"{ROLE}/{name}", "policies": [*policies], "groups": [*groups]}
 
 
-def settles(engine: CloudEngine, asked: dict[str, Any]) -> Ran:
-    """Brought up, then without any difference to the file and to the cloud."""
-    ran = engine.up(asked)
-    assert ran.code == 0, ran.output
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
-    return ran
-
-
 def access(engine: CloudEngine) -> dict[str, tuple[list[str], dict[str, list[str]]]]:
     """Principal -> its groups, and the namespaces of each of its policies."""
     found = {}
@@ -67,7 +48,9 @@ def access(engine: CloudEngine) -> dict[str, tuple[list[str], dict[str, list[str
 
 @pytest.mark.long("what EKS is asked for: tests/infra/test_eks_access.py")
 def test_access_entries_are_added_changed_and_removed_while_nodes_stay(engine: CloudEngine) -> None:
-    settles(engine, fleet(entry("ml", ADMIN, groups=("ml",)), entry("ops", groups=("ops",))))
+    engine.deploy_and_settle(
+        fleet(entry("ml", ADMIN, groups=("ml",)), entry("ops", groups=("ops",)))
+    )
     creators = {"rehearsal": ([], {"AmazonEKSClusterAdminPolicy": []})}
     assert access(engine) == creators | {
         "ml": (["ml"], {"AmazonEKSClusterAdminPolicy": []}),
@@ -77,15 +60,15 @@ def test_access_entries_are_added_changed_and_removed_while_nodes_stay(engine: C
     edit = {"name": "AmazonEKSEditPolicy"}
     for namespaces in (["a"], ["a", "b-*"]):
         # Of the same policy with another scope, EKS has one association.
-        ran = settles(engine, fleet(entry("ml", edit | {"namespaces": namespaces})))
+        ran = engine.deploy_and_settle(fleet(entry("ml", edit | {"namespaces": namespaces})))
         assert access(engine) == creators | {"ml": ([], {"AmazonEKSEditPolicy": namespaces})}
         assert not {"eks", "eks-a", "eks-system"} & set(ran.steps), ran.output
     names = {"clusterName": "c", "principalArn": f"{ROLE}/ml"}
     engine.ask("DeleteAccessEntry", **names)
     assert engine.refresh().code == 0
-    settles(engine, fleet(entry("ml", edit)))
+    engine.deploy_and_settle(fleet(entry("ml", edit)))
     assert access(engine) == creators | {"ml": ([], {"AmazonEKSEditPolicy": []})}
-    settles(engine, fleet())
+    engine.deploy_and_settle(fleet())
     assert access(engine) == creators
     assert engine.provider_ids("c", "a") == nodes
     gone = engine.destroy()
@@ -100,10 +83,10 @@ def test_creator_admin_counts_only_at_the_creation_of_the_cluster(engine: CloudE
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     alone = fleet({"principal": CREATOR, "policies": [ADMIN]}, creator_admin=False)
-    settles(engine, alone)
+    engine.deploy_and_settle(alone)
     assert [*access(engine)] == ["rehearsal"]
     # Later it changes nothing, and above all not the cluster.
-    later = settles(engine, fleet({"principal": CREATOR, "policies": [ADMIN]}))
+    later = engine.deploy_and_settle(fleet({"principal": CREATOR, "policies": [ADMIN]}))
     assert later.steps == {}, later.output
 
 
@@ -111,7 +94,7 @@ def test_destroy_removes_only_its_own_entries_from_an_existing_cluster(engine: C
     cluster = ExistingCluster(engine, ExistingVpc(engine))
     before = access(engine)
     names = {"existing": True, "zones": [REGION + "a", REGION + "b"]}
-    settles(engine, fleet(entry("ml", ADMIN), **names))
+    engine.deploy_and_settle(fleet(entry("ml", ADMIN), **names))
     assert access(engine) == before | {"ml": ([], {"AmazonEKSClusterAdminPolicy": []})}
     gone = engine.destroy()
     assert gone.code == 0, gone.output

@@ -5,24 +5,13 @@ keeps of what it did.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from infra import values
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import REGION, CloudEngine
 
 SLICE = "nvidia.com/mig-1g.5gb"
-
-
-@pytest.fixture
-def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
 
 
 def fleet(*, autoscaler: str | None = "cluster-autoscaler", most: int = 3) -> dict[str, Any]:
@@ -86,20 +75,17 @@ def look(engine: CloudEngine, *pods: dict[str, Any]) -> int:
 
 
 def test_a_pool_grows_from_zero_and_the_next_up_keeps_its_nodes(engine: CloudEngine) -> None:
-    made = engine.up(fleet())
-    assert made.code == 0, made.output
+    engine.deploy(fleet())
     # Its role is there, and nothing runs with it yet.
     assert look(engine, waiting("one", slices=1)) == 0
     put(engine, "/apis/apps/v1/deployments", [deployment()])
     assert look(engine, waiting("one", slices=1)) == 1
     nodes = engine.provider_ids("c", "a")
     assert len(nodes) == 1
-    again = engine.up(fleet(), "--expect-no-changes")
-    assert again.code == 0, again.output
+    engine.assert_no_changes(fleet())
     assert engine.provider_ids("c", "a") == nodes
     # Only the limit changes; the number of nodes is still the autoscaler's.
-    larger = engine.up(fleet(most=4))
-    assert larger.code == 0, larger.output
+    engine.deploy(fleet(most=4))
     assert engine.group("c", "a")["scalingConfig"] == {
         "minSize": 0,
         "desiredSize": 1,
@@ -107,14 +93,12 @@ def test_a_pool_grows_from_zero_and_the_next_up_keeps_its_nodes(engine: CloudEng
     }
     assert engine.provider_ids("c", "a") == nodes
     assert look(engine, *(waiting(f"p{n}", slices=56) for n in range(9))) == 4
-    smaller = engine.up(fleet(most=2))
-    assert smaller.code == 0, smaller.output
+    engine.deploy(fleet(most=2))
     assert engine.count("c", "a") == 2
     drift = engine.refresh()
     assert drift.code == 0, drift.output
     # Without it, the pool stays as it is, and nothing of it is left in the account.
-    without = engine.up(fleet(autoscaler=None, most=2))
-    assert without.code == 0, without.output
+    engine.deploy(fleet(autoscaler=None, most=2))
     assert engine.count("c", "a") == 2
     assert not {k: v for k, v in engine.cloud.inventory().items() if "podIdentity" in k}
     assert "iam.rolePolicy" not in engine.cloud.inventory()
@@ -126,13 +110,11 @@ def test_a_pool_grows_from_zero_and_the_next_up_keeps_its_nodes(engine: CloudEng
 def test_autoscaler_is_added_to_a_running_cluster_while_nodes_stay(engine: CloudEngine) -> None:
     before = fleet(autoscaler=None)
     before["node_pools"][0]["nodes"] = {"min": 1, "max": 3}
-    made = engine.up(before)
-    assert made.code == 0, made.output
+    engine.deploy(before)
     nodes = engine.provider_ids("c", "a")
     after = fleet()
     after["node_pools"][0]["nodes"] = {"min": 1, "max": 3}
-    added = engine.up(after)
-    assert added.code == 0, added.output
+    added = engine.deploy(after)
     assert {name for name, what in added.steps.items() if what == "created"} >= {
         "eks-autoscaler",
         "eks-autoscaler-rights",
@@ -140,5 +122,4 @@ def test_autoscaler_is_added_to_a_running_cluster_while_nodes_stay(engine: Cloud
         "eks-eks-pod-identity-agent",
     }
     assert engine.provider_ids("c", "a") == nodes
-    again = engine.up(after, "--expect-no-changes")
-    assert again.code == 0, again.output
+    engine.assert_no_changes(after)

@@ -5,19 +5,11 @@ as the real one does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import REGION, CloudEngine, Ran, cloud_engine
-
-
-@pytest.fixture
-def engine(tmp_path: Any, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
+from tests.infra.cloud_engine import REGION, CloudEngine
 
 
 def fleet(**cluster: Any) -> dict[str, Any]:
@@ -28,17 +20,6 @@ def fleet(**cluster: Any) -> dict[str, Any]:
     }
 
 
-def settles(engine: CloudEngine, asked: dict[str, Any]) -> Ran:
-    """Brought up, then without any difference to the file and to the cloud."""
-    ran = engine.up(asked)
-    assert ran.code == 0, ran.output
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
-    return ran
-
-
 def addon(engine: CloudEngine, name: str) -> tuple[str, Any]:
     """Version and settings."""
     found = engine.ask("DescribeAddon", clusterName="c", addonName=name)["addon"]
@@ -47,7 +28,7 @@ def addon(engine: CloudEngine, name: str) -> tuple[str, Any]:
 
 @pytest.mark.long("what EKS is asked for: tests/infra/test_eks_addons.py")
 def test_addons_are_pinned_and_change_in_place_while_nodes_stay(engine: CloudEngine) -> None:
-    settles(engine, fleet())
+    engine.deploy_and_settle(fleet())
     nodes = engine.provider_ids("c", "a")
     newest = addon(engine, "vpc-cni")
     assert newest == ("v1.21.1-eksbuild.1", {"enableNetworkPolicy": "true"})
@@ -58,7 +39,7 @@ def test_addons_are_pinned_and_change_in_place_while_nodes_stay(engine: CloudEng
         "eks-pod-identity-agent": {"version": "v1.3.8-eksbuild.2"},
         "eks-node-monitoring-agent": {},
     }
-    ran = settles(engine, fleet(addons=pinned))
+    ran = engine.deploy_and_settle(fleet(addons=pinned))
     assert ran.steps["eks-vpc-cni"] == ran.steps["eks-coredns"] == "updated", ran.output
     assert ran.steps["eks-eks-pod-identity-agent"] == "created", ran.output
     assert not {"eks", "eks-a", "eks-system"} & set(ran.steps), ran.output
@@ -68,7 +49,7 @@ def test_addons_are_pinned_and_change_in_place_while_nodes_stay(engine: CloudEng
     )
     assert addon(engine, "coredns")[1] == {"replicaCount": 3}
     # What the file no longer states stays, except for what the program itself always states.
-    back = settles(engine, fleet(addons={"coredns": {"settings": {}}}))
+    back = engine.deploy_and_settle(fleet(addons={"coredns": {"settings": {}}}))
     assert back.steps["eks-eks-node-monitoring-agent"] == "deleted", back.output
     assert addon(engine, "vpc-cni") == ("v1.20.4-eksbuild.2", newest[1])
     assert addon(engine, "coredns")[1] == {}
@@ -84,7 +65,7 @@ def test_addons_are_pinned_and_change_in_place_while_nodes_stay(engine: CloudEng
 
 
 def test_ebs_driver_and_its_role_are_added_and_removed_together(engine: CloudEngine) -> None:
-    settles(engine, fleet(addons={"aws-ebs-csi-driver": {}}))
+    engine.deploy_and_settle(fleet(addons={"aws-ebs-csi-driver": {}}))
     driver = engine.ask("DescribeAddon", clusterName="c", addonName="aws-ebs-csi-driver")["addon"]
     assert driver["status"] == "ACTIVE", driver
     (arn,) = driver["podIdentityAssociations"]
@@ -95,7 +76,7 @@ def test_ebs_driver_and_its_role_are_added_and_removed_together(engine: CloudEng
         "ebs-csi-controller-sa",
     )
     assert association["roleArn"].rpartition("/")[2].endswith(".ebs-csi")
-    without = settles(engine, fleet())
+    without = engine.deploy_and_settle(fleet())
     assert without.steps["eks-aws-ebs-csi-driver"] == "deleted", without.output
     assert without.steps["eks-ebs-csi"] == "deleted", without.output
     assert engine.ask("ListPodIdentityAssociations", clusterName="c")["associations"] == []
@@ -120,14 +101,14 @@ def test_a_cluster_gets_a_key_of_secrets_once_and_another_key_is_another_cluster
     engine: CloudEngine,
 ) -> None:
     first, second = (f"arn:aws:kms:{REGION}:111122223333:key/{name}" for name in "ab")
-    settles(engine, fleet())
+    engine.deploy_and_settle(fleet())
     assert key_of(engine) == []
-    keyed = settles(engine, fleet(secrets_key=first))
+    keyed = engine.deploy_and_settle(fleet(secrets_key=first))
     assert keyed.steps == {"eks": "updated"}, keyed.output
     assert key_of(engine) == [first]
     for asked in (fleet(secrets_key=second), fleet()):
         shown = engine.preview(asked)
         assert shown.code == 0, shown.output
         assert "+- aws:eks:Cluster eks replace" in shown.output, shown.output
-    settles(engine, fleet(secrets_key=second))
+    engine.deploy_and_settle(fleet(secrets_key=second))
     assert key_of(engine) == [second]

@@ -42,11 +42,9 @@ def fleet(**pool: Any) -> dict[str, Any]:
 def test_efa_is_a_new_version_of_the_template_in_the_clusters_security_group(
     engine: CloudEngine,
 ) -> None:
-    plain = engine.up(fleet())
-    assert plain.code == 0, plain.output
+    engine.deploy(fleet())
     before, nodes = engine.group("c", "a"), engine.provider_ids("c", "a")
-    rolled = engine.up(fleet(efa=True))
-    assert rolled.code == 0, rolled.output
+    engine.deploy(fleet(efa=True))
     found = engine.group("c", "a")
     assert found["nodegroupArn"] == before["nodegroupArn"]
     assert found["launchTemplate"]["version"] == "2"
@@ -63,10 +61,7 @@ def test_efa_is_a_new_version_of_the_template_in_the_clusters_security_group(
     for interface in interfaces:
         assert interface["Groups"] == [cluster["clusterSecurityGroupId"]]
         assert interface["DeleteOnTermination"] is True
-    again = engine.up(fleet(efa=True), "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(fleet(efa=True))
 
 
 def test_destroy_leaves_nothing(engine: CloudEngine) -> None:

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import REGION, CloudEngine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, ec2
-
-
-@pytest.fixture
-def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
 
 
 def fleet(pools: str = "b", **cluster: Any) -> dict[str, Any]:
@@ -41,12 +30,8 @@ def test_first_up_adds_pools_to_an_existing_cluster_network_and_pools(
 ) -> None:
     network = ExistingVpc(engine)
     cluster = ExistingCluster(engine, network)
-    up = engine.up(fleet())
-    assert up.code == 0, up.output
-    again = engine.up(fleet(), "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    up = engine.deploy(fleet())
+    engine.assert_settled(fleet())
     for group, zone in (("a", "b"), ("system", "a")):
         found = engine.ask("DescribeNodegroup", clusterName="c", nodegroupName=group)["nodegroup"]
         assert found["subnets"] == [network.private[zone]]
@@ -66,12 +51,10 @@ def _made(output: str) -> set[str]:
 
 def test_nodes_follow_the_version_of_an_existing_cluster(engine: CloudEngine) -> None:
     cluster = ExistingCluster(engine, ExistingVpc(engine))
-    up = engine.up(fleet())
-    assert up.code == 0, up.output
+    engine.deploy(fleet())
     engine.ask("UpdateClusterVersion", name="c", version="1.36")
     cluster.settle()
-    risen = engine.up(fleet())
-    assert risen.code == 0, risen.output
+    engine.deploy(fleet())
     for group in ("a", "system"):
         found = engine.ask("DescribeNodegroup", clusterName="c", nodegroupName=group)["nodegroup"]
         assert found["version"] == "1.36"
@@ -81,8 +64,7 @@ def test_nodes_may_be_in_other_subnets_of_the_clusters_network(engine: CloudEngi
     network = ExistingVpc(engine)
     ExistingCluster(engine, network)
     subnets = {"mode": "existing", "subnets": [network.private["a"], network.private["c"]]}
-    up = engine.up(fleet(pools="c", network=subnets))
-    assert up.code == 0, up.output
+    engine.deploy(fleet(pools="c", network=subnets))
     other = ExistingVpc(engine)
     wrong = {"mode": "existing", "subnets": [network.private["a"], other.private["c"]]}
     refused = engine.preview(fleet(pools="c", network=wrong))

@@ -4,20 +4,12 @@ simulated AWS, which refuses as the real one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import REGION, CloudEngine
 from tests.infra.existing_vpc import ExistingVpc, ec2
-
-
-@pytest.fixture
-def engine(tmp_path: Any, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
 
 
 def fleet(network: Any = None, *, zones: str = "ab", pools: str = "b") -> dict[str, Any]:
@@ -41,35 +33,24 @@ def group_subnets(engine: CloudEngine, group: str = "a") -> list[dict[str, Any]]
     return list(ec2(engine, "DescribeSubnets", SubnetIds=found["subnets"])["Subnets"])
 
 
-def succeeds(engine: CloudEngine, fleet: dict[str, Any], *flags: str) -> str:
-    ran = engine.up(fleet, *flags)
-    assert ran.code == 0, ran.output
-    return ran.output
-
-
 def test_the_whole_life_of_private_nodes_behind_one_nat_gateway_then_one_per_zone(
     engine: CloudEngine,
 ) -> None:
     one = fleet("private")
-    succeeds(engine, one)
-    succeeds(engine, one, "--expect-no-changes")
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.deploy_and_settle(one)
     for group in ("a", "system"):
         assert not any(s["MapPublicIpOnLaunch"] for s in group_subnets(engine, group))
     (gateway,) = ec2(engine, "DescribeNatGateways")["NatGateways"]
     (inside,) = ec2(engine, "DescribeSubnets", SubnetIds=[gateway["SubnetId"]])["Subnets"]
     assert inside["MapPublicIpOnLaunch"]
-    each = engine.up(fleet({"mode": "private", "nat_gateways": "per-zone"}, pools="c"))
-    assert each.code == 0, each.output
+    each = engine.deploy(fleet({"mode": "private", "nat_gateways": "per-zone"}, pools="c"))
     assert each.steps["eks-us-west-2b-private"] == "updated", each.output
     assert "eks" not in each.steps
     live = [
         g for g in ec2(engine, "DescribeNatGateways")["NatGateways"] if g["State"] == "available"
     ]
     assert len(live) == 3
-    back = engine.up(one)
-    assert back.code == 0, back.output
+    engine.deploy(one)
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     assert engine.cloud.inventory() == {}
@@ -77,15 +58,13 @@ def test_the_whole_life_of_private_nodes_behind_one_nat_gateway_then_one_per_zon
 
 @pytest.mark.long("private nodes, from beginning to end: tests/infra/test_eks_network_on_engine.py")
 def test_nodes_become_private_and_public_again_while_the_cluster_stays(engine: CloudEngine) -> None:
-    succeeds(engine, fleet())
-    private = engine.up(fleet("private"))
-    assert private.code == 0, private.output
+    engine.deploy(fleet())
+    private = engine.deploy(fleet("private"))
     assert "eks" not in private.steps, private.output
-    succeeds(engine, fleet("private"), "--expect-no-changes")
-    public = engine.up(fleet())
-    assert public.code == 0, public.output
+    engine.assert_no_changes(fleet("private"))
+    public = engine.deploy(fleet())
     assert "eks" not in public.steps, public.output
-    succeeds(engine, fleet(), "--expect-no-changes")
+    engine.assert_no_changes(fleet())
 
 
 def existing(*subnets: str) -> dict[str, Any]:
@@ -96,15 +75,11 @@ def test_subnets_that_exist_are_used_and_stay_as_they_are(engine: CloudEngine) -
     account = ExistingVpc(engine)
     both = existing(*account.public.values(), *account.private.values())
     used = fleet(both)
-    succeeds(engine, used)
-    succeeds(engine, used, "--expect-no-changes")
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.deploy_and_settle(used)
     # Nodes in the private one of their zone.
     assert [s["SubnetId"] for s in group_subnets(engine)] == [account.private["b"]]
     # Without the public ones: in place, and the same zones.
-    fewer = engine.up(fleet(existing(*account.private.values())))
-    assert fewer.code == 0, fewer.output
+    fewer = engine.deploy(fleet(existing(*account.private.values())))
     assert fewer.steps["eks"] == "updated", fewer.output
     assert "eks-a" not in fewer.steps, fewer.output
     cluster = engine.ask("DescribeCluster", name="c")["cluster"]["resourcesVpcConfig"]
@@ -117,16 +92,16 @@ def test_subnets_that_exist_are_used_and_stay_as_they_are(engine: CloudEngine) -
 @pytest.mark.long("subnets that exist: tests/infra/test_eks_network_on_engine.py")
 def test_a_cluster_of_its_own_vpc_moves_to_one_that_exists_and_back(engine: CloudEngine) -> None:
     account = ExistingVpc(engine)
-    succeeds(engine, fleet())
+    engine.deploy(fleet())
     there = fleet(existing(*account.private.values()))
     shown = engine.preview(there)
     assert "+- aws:eks:Cluster eks replace" in shown.output, shown.output
-    succeeds(engine, there)
-    succeeds(engine, there, "--expect-no-changes")
+    engine.deploy(there)
+    engine.assert_no_changes(there)
     vpc = engine.ask("DescribeCluster", name="c")["cluster"]["resourcesVpcConfig"]["vpcId"]
     assert vpc == account.vpc
-    succeeds(engine, fleet())
-    succeeds(engine, fleet(), "--expect-no-changes")
+    engine.deploy(fleet())
+    engine.assert_no_changes(fleet())
     assert account.seen() == account.before
 
 
@@ -175,12 +150,9 @@ def test_endpoint_and_logs_change_in_place_and_back_to_what_they_were(engine: Cl
         (of(endpoint=closed, logs=["audit"]), (True, True, closed["public_cidrs"], ["audit"])),
         (of(), (True, False, ["0.0.0.0/0"], [])),
     ):
-        ran = engine.up(asked)
-        assert ran.code == 0, ran.output
+        ran = engine.deploy(asked)
         assert ran.steps.get("eks") in (None, "created", "updated"), ran.output
-        succeeds(engine, asked, "--expect-no-changes")
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.assert_settled(asked)
         if found is not None:
             assert seen() == found
 
@@ -190,11 +162,9 @@ def test_a_stack_of_an_earlier_version_sees_no_difference(engine: CloudEngine) -
     program = engine.directory / "__main__.py"
     now = program.read_text()
     program.write_text(_EARLIER + now)
-    succeeds(engine, fleet())
+    engine.deploy(fleet())
     program.write_text(now)
-    succeeds(engine, fleet(), "--expect-no-changes")
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(fleet())
 
 
 _EARLIER = """\

@@ -43,16 +43,12 @@ def fleet(zones: str = "ab", pools: str = "b", **pool: Any) -> dict[str, Any]:
 def test_a_pool_in_another_zone_gets_a_subnet_and_the_cluster_keeps_its_own(
     engine: CloudEngine,
 ) -> None:
-    first = engine.up(fleet())
-    assert first.code == 0, first.output
-    again = engine.up(fleet(), "--expect-no-changes")
-    assert again.code == 0, again.output
-    moved = engine.up(fleet(pools="c"))
-    assert moved.code == 0, moved.output
+    engine.deploy(fleet())
+    engine.assert_no_changes(fleet())
+    moved = engine.deploy(fleet(pools="c"))
     assert "eks-us-west-2c" in moved.steps, moved.output
     assert "eks" not in moved.steps, moved.output
-    back = engine.up(fleet(pools="b"))
-    assert back.code == 0, back.output
+    back = engine.deploy(fleet(pools="b"))
     assert moved.steps["eks-us-west-2c"] == "created"
     assert back.steps["eks-us-west-2c"] == "deleted"
 
@@ -63,12 +59,7 @@ def test_preview_shows_that_other_zones_replace_the_cluster(
     shown = engine.preview(fleet(zones="ac"))
     assert shown.code == 0, shown.output
     assert "+- aws:eks:Cluster eks replace" in shown.output
-    changed = engine.up(fleet(zones="ac"))
-    assert changed.code == 0, changed.output
-    again = engine.up(fleet(zones="ac"), "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.deploy_and_settle(fleet(zones="ac"))
 
 
 @pytest.mark.long("a live count that is kept: tests/infra/test_eks_autoscaler_on_engine.py")
@@ -78,8 +69,7 @@ def test_every_change_keeps_the_node_count_of_the_autoscaler(engine: CloudEngine
     def scaled(low: int, high: int, **more: Any) -> dict[str, Any]:
         return fleet(zones="ac", nodes={"min": low, "max": high}, **more)
 
-    up = engine.up(scaled(1, 4))
-    assert up.code == 0, up.output
+    engine.deploy(scaled(1, 4))
     engine.autoscale("c", "a", 3)
     clean = engine.preview(scaled(1, 4), "--expect-no-changes")
     assert clean.code == 0, clean.output
@@ -91,11 +81,9 @@ def test_every_change_keeps_the_node_count_of_the_autoscaler(engine: CloudEngine
         (scaled(1, 2), 2),
         (scaled(1, 4), 2),
     ):
-        up = engine.up(asked)
-        assert up.code == 0, up.output
+        engine.deploy(asked)
         assert engine.count("c", "a") == count, asked["node_pools"]
-        again = engine.up(asked, "--expect-no-changes")
-        assert again.code == 0, again.output
+        engine.assert_no_changes(asked)
 
 
 def test_nodes_are_upgraded_after_the_cluster(engine: CloudEngine) -> None:
@@ -106,15 +94,13 @@ def test_nodes_are_upgraded_after_the_cluster(engine: CloudEngine) -> None:
 
     # The cluster was created without a version, with EKS's default.
     now = engine.ask("DescribeCluster", name="c")["cluster"]["version"]
-    stated = engine.up(of(now))
-    assert stated.code == 0, stated.output
+    engine.deploy(of(now))
     older = f"1.{int(now.partition('.')[2]) - 1}"
     recreated = fleet(zones="ac")
     recreated["cluster"] |= {"name": "d", "version": older}
     assert engine.up(recreated).code == 0
     recreated["cluster"]["version"] = now
-    risen = engine.up(recreated)
-    assert risen.code == 0, risen.output
+    risen = engine.deploy(recreated)
     order = [
         risen.output.index(f"{kind} {name} updated")
         for kind, name in (
@@ -128,8 +114,7 @@ def test_nodes_are_upgraded_after_the_cluster(engine: CloudEngine) -> None:
         found = engine.ask("DescribeNodegroup", clusterName="d", nodegroupName=group)["nodegroup"]
         assert found["version"] == now
         assert found["releaseVersion"].startswith(f"{now}.")
-    again = engine.up(recreated, "--expect-no-changes")
-    assert again.code == 0, again.output
+    engine.assert_no_changes(recreated)
 
 
 @pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
@@ -147,8 +132,7 @@ def test_a_launch_template_replaces_the_pool_once_and_then_rolls_its_nodes(
     before = engine.group("d", "a")
     assert "launchTemplate" not in before
     tagged = {"instance_tags": {"team": "ml"}, "instance_metadata": {"hop_limit": 1}}
-    replaced = engine.up(of(**tagged))
-    assert replaced.code == 0, replaced.output
+    replaced = engine.deploy(of(**tagged))
     assert "aws:eks:NodeGroup eks-a replaced" in replaced.output
     made = engine.group("d", "a")
     assert made["nodegroupArn"] != before["nodegroupArn"]
@@ -162,17 +146,14 @@ def test_a_launch_template_replaces_the_pool_once_and_then_rolls_its_nodes(
         ("4", {"instance_metadata": {"hop_limit": 2}}),
     ):
         tagged |= more
-        rolled = engine.up(of(**tagged))
-        assert rolled.code == 0, rolled.output
+        engine.deploy(of(**tagged))
         found = engine.group("d", "a")
         assert found["nodegroupArn"] == made["nodegroupArn"]
         assert found["launchTemplate"]["version"] == version_number
         assert not engine.provider_ids("d", "a") & node
         node = engine.provider_ids("d", "a")
-        again = engine.up(of(**tagged), "--expect-no-changes")
-        assert again.code == 0, again.output
-    plain = engine.up(of())
-    assert plain.code == 0, plain.output
+        engine.assert_no_changes(of(**tagged))
+    engine.deploy(of())
     assert "launchTemplate" not in engine.group("d", "a")
     assert engine.cloud.call("ec2", "DescribeLaunchTemplates", {"region": "us-west-2"}, {}) == {
         "LaunchTemplates": []
@@ -221,16 +202,12 @@ def test_updates_and_repair_change_in_place_and_repair_is_turned_off_by_its_key(
         ),
         ({}, {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}, {"enabled": False}),
     ):
-        changed = engine.up(of(**pool))
-        assert changed.code == 0, changed.output
+        engine.deploy(of(**pool))
         found = engine.group("d", "a")
         assert (found["updateConfig"], found["nodeRepairConfig"]) == (update, repair)
         assert found["nodegroupArn"] == before["nodegroupArn"]
         assert engine.provider_ids("d", "a") == nodes
-        again = engine.up(of(**pool), "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.assert_settled(of(**pool))
 
 
 def test_another_machine_type_replaces_the_pool_and_nodes_get_what_there_is(
@@ -246,18 +223,14 @@ def test_another_machine_type_replaces_the_pool_and_nodes_get_what_there_is(
     ids = {z["ZoneName"]: z["ZoneId"] for z in zones["AvailabilityZones"]}
     engine.account(stock={"g6.xlarge": {ids["us-west-2b"]: 1}})
     several = {"other_machine_types": ["g6.2xlarge", "g6.4xlarge"]}
-    made = engine.up(of(**several))
-    assert made.code == 0, made.output
+    engine.deploy(of(**several))
     types = sorted(
         node["metadata"]["labels"]["node.kubernetes.io/instance-type"]
         for node in engine.nodes("d")
         if node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "a"
     )
     assert types == ["g6.2xlarge", "g6.xlarge"]
-    again = engine.up(of(**several), "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(of(**several))
     engine.account()
 
 
@@ -279,21 +252,16 @@ def test_a_reservation_that_is_used_up_is_named_and_a_larger_one_is_used(
     zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-west-2"}, {})
     ids = {z["ZoneName"]: z["ZoneId"] for z in zones["AvailabilityZones"]}
     reserve(1)
-    first = engine.up(of(1, mode="reservation", reservation=CR))
-    assert first.code == 0, first.output
+    engine.deploy(of(1, mode="reservation", reservation=CR))
     short = engine.up(of(2, mode="reservation", reservation=CR))
     assert short.code != 0
     assert "Could not launch On-Demand Instances. ReservationCapacityExceeded" in short.output
     assert len(engine.provider_ids("d", "a")) == 1
     reserve(2)
     engine.until_active("d", "a")
-    enough = engine.up(of(2, mode="reservation", reservation=CR))
-    assert enough.code == 0, enough.output
+    engine.deploy(of(2, mode="reservation", reservation=CR))
     assert len(engine.provider_ids("d", "a")) == 2
-    again = engine.up(of(2, mode="reservation", reservation=CR), "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(of(2, mode="reservation", reservation=CR))
 
 
 def test_a_capacity_block_can_be_asked_for_before_it_starts(engine: CloudEngine) -> None:
@@ -313,16 +281,11 @@ def test_a_capacity_block_can_be_asked_for_before_it_starts(engine: CloudEngine)
     version = engine.ask("DescribeCluster", name="d")["cluster"]["version"]
     zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-west-2"}, {})
     bought("scheduled")
-    early = engine.up(of(0))
-    assert early.code == 0, early.output
+    engine.deploy(of(0))
     bought("active")
-    begun = engine.up(of(1))
-    assert begun.code == 0, begun.output
+    engine.deploy(of(1))
     assert len(engine.provider_ids("d", "block")) == 1
-    again = engine.up(of(1), "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(of(1))
     engine.account()
 
 

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import REGION, CloudEngine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, role_of_pods
-
-
-@pytest.fixture
-def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
 
 
 def fleet(*roles: tuple[str, str], **cluster: Any) -> dict[str, Any]:
@@ -27,16 +18,6 @@ def fleet(*roles: tuple[str, str], **cluster: Any) -> dict[str, Any]:
         "cluster": {"name": "c", "region": REGION, "pod_identities": identities, **cluster},
         "node_pools": [{"name": "a", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
     }
-
-
-def settles(engine: CloudEngine, asked: dict[str, Any]) -> None:
-    """Brought up, then without any difference to the file and to the cloud."""
-    ran = engine.up(asked)
-    assert ran.code == 0, ran.output
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
 
 
 def given(engine: CloudEngine) -> dict[str, tuple[str, str]]:
@@ -53,12 +34,12 @@ def given(engine: CloudEngine) -> dict[str, tuple[str, str]]:
 @pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_pod_identities_are_added_changed_in_place_and_removed(engine: CloudEngine) -> None:
     first, second = (role_of_pods(engine, name) for name in ("first", "second"))
-    settles(engine, fleet(("x", first), ("y", first)))
+    engine.deploy_and_settle(fleet(("x", first), ("y", first)))
     before = given(engine)
     assert {of: role for of, (_, role) in before.items()} == {"x": first, "y": first}
-    settles(engine, fleet(("y", second)))
+    engine.deploy_and_settle(fleet(("y", second)))
     assert given(engine) == {"y": (before["y"][0], second)}
-    settles(engine, fleet())
+    engine.deploy_and_settle(fleet())
     assert given(engine) == {}
     agents = engine.ask("ListAddons", clusterName="c")["addons"]
     assert "eks-pod-identity-agent" not in agents

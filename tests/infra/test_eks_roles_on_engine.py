@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from infra import plan, spec, values
 from rehearsal.clouds.aws import state
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import BOUNDARY, REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import BOUNDARY, REGION, CloudEngine
 
 _EARLIER = """\
 import pulumi
@@ -30,12 +28,6 @@ def _as_before(args):
 pulumi.runtime.register_stack_transformation(_as_before)
 """
 """What makes roles as the program did before their names told whose they are."""
-
-
-@pytest.fixture
-def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
 
 
 def fleet(name: str = "c", **cluster: Any) -> dict[str, Any]:
@@ -78,13 +70,8 @@ def as_before(engine: CloudEngine, asked: Mapping[str, Any]) -> None:
     program = engine.directory / "__main__.py"
     now = program.read_text()
     program.write_text(_EARLIER + now)
-    succeeds(engine, asked)
+    engine.deploy(asked)
     program.write_text(now)
-
-
-def succeeds(engine: CloudEngine, asked: Mapping[str, Any], *flags: str) -> None:
-    ran = engine.up(asked, *flags)
-    assert ran.code == 0, ran.output
 
 
 def test_a_stack_of_an_earlier_version_keeps_its_roles(engine: CloudEngine) -> None:
@@ -95,9 +82,7 @@ def test_a_stack_of_an_earlier_version_keeps_its_roles(engine: CloudEngine) -> N
     }
     preview = engine.operations(fleet())
     assert {op for ops in preview.values() for op in ops} == {"same"}
-    succeeds(engine, fleet(), "--expect-no-changes")
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(fleet())
     assert roles(engine) == earlier
 
 
@@ -112,10 +97,10 @@ def test_a_stack_of_an_earlier_version_gets_a_boundary_with_the_policy_of_its_st
         boundary=values.boundary_policy(after, earlier),
     )
     assert boundaries(engine) == {None}
-    succeeds(engine, asked)
+    engine.deploy(asked)
     assert boundaries(engine) == {BOUNDARY}
     assert roles(engine) == earlier
-    succeeds(engine, asked, "--expect-no-changes")
+    engine.assert_no_changes(asked)
     gone = engine.destroy()
     assert gone.code == 0, gone.output
 
@@ -132,32 +117,35 @@ def test_without_the_names_of_its_state_such_a_stack_is_refused(engine: CloudEng
 def test_a_cluster_of_another_name_gets_roles_of_that_name(
     engine: CloudEngine, earlier: bool
 ) -> None:
-    (as_before if earlier else succeeds)(engine, fleet())
-    succeeds(engine, fleet(), "--expect-no-changes")
-    succeeds(engine, fleet("d"))
+    if earlier:
+        as_before(engine, fleet())
+    else:
+        engine.deploy(fleet())
+    engine.assert_no_changes(fleet())
+    engine.deploy(fleet("d"))
     assert roles(engine) == planned(fleet("d")).cluster.role_names
-    succeeds(engine, fleet("d"), "--expect-no-changes")
+    engine.assert_no_changes(fleet("d"))
 
 
 def test_a_role_that_somebody_took_the_boundary_from_is_seen_and_gets_it_again(
     engine: CloudEngine,
 ) -> None:
     asked = fleet(permissions_boundary=BOUNDARY)
-    succeeds(engine, asked)
+    engine.deploy(asked)
     nodes = {"RoleName": roles(engine)["nodes"]}
     engine.cloud.call("aws-iam", "DeleteRolePermissionsBoundary", {"region": REGION}, nodes)
     engine.call_with(
         values.aws_policy(planned(asked)), boundary=values.boundary_policy(planned(asked))
     )
     assert engine.refresh("--expect-no-changes").code != 0
-    succeeds(engine, asked)
+    engine.deploy(asked)
     assert boundaries(engine) == {BOUNDARY}
 
 
 def test_a_trust_that_somebody_changed_is_seen_and_left_to_somebody_with_more_rights(
     engine: CloudEngine,
 ) -> None:
-    succeeds(engine, fleet())
+    engine.deploy(fleet())
     anybody = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
     trust = json.dumps({"Version": "2012-10-17", "Statement": [anybody]})
     nodes = {"RoleName": roles(engine)["nodes"], "PolicyDocument": trust}

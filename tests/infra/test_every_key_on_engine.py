@@ -97,10 +97,7 @@ def make_room(engine: CloudEngine, **quotas: int) -> None:
 
 
 def clean(engine: CloudEngine, fleet: dict[str, Any]) -> None:
-    again = engine.up(fleet, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(fleet)
 
 
 def test_each_key_alone_is_accepted_and_does_to_nodes_what_the_plan_says(

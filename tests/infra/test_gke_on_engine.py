@@ -49,24 +49,18 @@ def test_up_and_up_again_and_refresh_are_clean_in_any_order_of_the_pools(
     engine: CloudEngine,
 ) -> None:
     one, two = pool("one", "c"), pool("two", "f")
-    up = engine.up(fleet(one, two))
-    assert up.code == 0, up.output
+    engine.deploy(fleet(one, two))
     zones = {n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in engine.nodes("main")}
     assert zones == {"us-central1-a", "us-central1-c", "us-central1-f"}
-    turned = engine.up(fleet(two, one), "--expect-no-changes")
-    assert turned.code == 0, turned.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(fleet(two, one))
 
 
 def test_fast_socket_on_and_off_again_leaves_no_difference(engine: CloudEngine) -> None:
     for features in ({"fast_socket": True}, {"fast_socket": False}):
         asked = fleet(pool("one", "c", features=features), pool("two", "f"))
-        up = engine.up(asked)
-        assert up.code == 0, up.output
+        up = engine.deploy(asked)
         assert up.steps.get("gke-one") == "updated", up.output
-        again = engine.up(asked, "--expect-no-changes")
-        assert again.code == 0, again.output
+        engine.assert_no_changes(asked)
 
 
 def test_another_reservation_replaces_a_pool_of_reserved_machines(
@@ -76,13 +70,9 @@ def test_another_reservation_replaces_a_pool_of_reserved_machines(
     reserve(engine, week, {**week, "name": "open", "specific": False})
     one, two = reserved("one", reservation="week"), pool("two", "f")
     for capacity in (one, reserved("one", fallback="none")):
-        up = engine.up(fleet(capacity, two))
-        assert up.code == 0, up.output
+        up = engine.deploy(fleet(capacity, two))
         assert "1 replaced" in up.output
-        again = engine.up(fleet(capacity, two), "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.assert_settled(fleet(capacity, two))
 
 
 def test_flex_start_and_queued_pools_start_empty_and_show_no_difference(
@@ -94,13 +84,9 @@ def test_flex_start_and_queued_pools_start_empty_and_show_no_difference(
         pool("one", "c", nodes=empty, capacity=flex),
         pool("two", "f", nodes=empty, capacity="queued"),
     )
-    up = engine.up(asked)
-    assert up.code == 0, up.output
+    up = engine.deploy(asked)
     assert "2 replaced" in up.output
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(asked)
     pools = {n["metadata"]["labels"]["cloud.google.com/gke-nodepool"] for n in engine.nodes("main")}
     assert pools == {"system"}
 
@@ -119,10 +105,7 @@ def test_upgrades_change_in_place_and_placement_replaces(engine: CloudEngine) ->
     ):
         up = engine.up(fleet(pool("one", "c", **asked), two))
         assert (up.code, said in up.output) == (0, True), (before, asked, up.output)
-        again = engine.up(fleet(pool("one", "c", **asked), two), "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.assert_settled(fleet(pool("one", "c", **asked), two))
         before = asked
 
 
@@ -138,10 +121,8 @@ def test_replaced_cluster_gets_new_pools(engine: CloudEngine) -> None:
     """Its pools ignore a change of their input `cluster` (gke_node_pools.py), and go with it."""
     asked = fleet(pool("one", "c"))
     asked["cluster"] = {"name": "other", "location": "us-central1-c"}
-    up = engine.up(asked)
-    assert up.code == 0, up.output
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
+    engine.deploy(asked)
+    engine.assert_no_changes(asked)
     pools = engine.cloud.inventory()["container.nodePool"]
     assert sorted(path.rpartition("/clusters/")[2] for path in pools) == [
         "other/nodePools/one",
@@ -160,16 +141,11 @@ def test_private_cluster_is_created_changed_in_place_and_destroyed(engine: Cloud
     asked = fleet(pool("one", "c"))
     reached = {"dns_endpoint": True, "authorized_networks": [{"cidr": "10.0.0.0/8", "name": "vpn"}]}
     asked["cluster"] |= {"private_nodes": True, "control_plane": reached}
-    up = engine.up(asked)
-    assert up.code == 0, up.output
+    engine.deploy(asked)
     assert len(engine.cloud.inventory()["compute.router"]) == 1
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(asked)
     reached |= {"private_endpoint": True, "dns_endpoint": False, "authorized_networks": []}
-    closed = engine.up(asked)
-    assert closed.code == 0, closed.output
+    closed = engine.deploy(asked)
     assert closed.steps == {"gke": "updated"}, closed.output
     found = engine.cloud.call("container", "projects.locations.clusters.get", {"name": CLUSTER}, {})
     assert found["privateClusterConfig"]["enablePrivateEndpoint"] is True
@@ -177,15 +153,12 @@ def test_private_cluster_is_created_changed_in_place_and_destroyed(engine: Cloud
     dns = found["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]
     assert dns["allowExternalTraffic"] is False
     del asked["cluster"]["control_plane"]
-    kept = engine.up(asked, "--expect-no-changes")
-    assert kept.code == 0, kept.output
+    engine.assert_no_changes(asked)
     before = {n["metadata"]["name"] for n in engine.nodes("main")}
     asked["cluster"]["private_nodes"] = False
-    public = engine.up(asked)
-    assert public.code == 0, public.output
+    engine.deploy(asked)
     assert not before & {n["metadata"]["name"] for n in engine.nodes("main")}
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_no_drift()
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     assert engine.cloud.inventory() == {}
@@ -204,12 +177,7 @@ def test_a_pool_gets_a_network_between_its_gpus_and_loses_it_with_its_nodes(
     }
     for more in ({}, {"gpu_network": "dranet"}, {}):
         asked = fleet(pool("one", "b", **h200, **more))
-        up = engine.up(asked)
-        assert up.code == 0, up.output
-        again = engine.up(asked, "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.deploy_and_settle(asked)
         where = {"name": f"{CLUSTER}/nodePools/one"}
         found = engine.cloud.call("container", f"{POOLS}.get", where, {})
         interfaces = found["networkConfig"].get("additionalNodeNetworkConfigs", [])
@@ -225,12 +193,7 @@ def test_a_vpc_for_each_interface_comes_and_goes_with_its_pool_and_shows_no_diff
     h100 = {"machine_type": "a3-highgpu-8g", "partition": "none"}
     for more, vpcs in (({}, 0), ({"gpu_network": "tcpx"}, 4), ({}, 0)):
         asked = fleet(pool("one", "c", **h100, **more))
-        up = engine.up(asked)
-        assert up.code == 0, up.output
-        again = engine.up(asked, "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.deploy_and_settle(asked)
         found = engine.cloud.call(
             "container", f"{POOLS}.get", {"name": f"{CLUSTER}/nodePools/one"}, {}
         )
@@ -257,8 +220,7 @@ def test_a_pool_of_arm64_machines_has_none_of_gkes_taints_for_them_and_shows_no_
         "partition": {"mode": "operator", "layout": {"1g.23gb": 7}},
     }
     asked = fleet(arm)
-    up = engine.up(asked)
-    assert up.code == 0, up.output
+    engine.deploy(asked)
     (node,) = (
         n
         for n in engine.nodes("main")
@@ -266,10 +228,7 @@ def test_a_pool_of_arm64_machines_has_none_of_gkes_taints_for_them_and_shows_no_
     )
     assert node["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"
     assert "kubernetes.io/arch" not in {taint["key"] for taint in node["spec"]["taints"]}
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(asked)
     gone = engine.destroy()
     assert gone.code == 0, gone.output
 
@@ -284,11 +243,9 @@ def test_metrics_and_logs_change_in_place_and_are_left_to_gke_where_they_are_not
         return {k: found[k] for k in ("monitoringConfig", "loggingConfig")}
 
     asked = fleet(pool("one", "c"))
-    up = engine.up(asked)
-    assert up.code == 0, up.output
+    engine.deploy(asked)
     assert "DCGM" in cluster()["monitoringConfig"]["componentConfig"]["enableComponents"]
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_no_drift()
     none: dict[str, Any] = {"components": [], "managed_prometheus": False}
     system = {"components": ["SYSTEM_COMPONENTS"]}
     for monitoring, logging in (
@@ -297,21 +254,15 @@ def test_metrics_and_logs_change_in_place_and_are_left_to_gke_where_they_are_not
         (none, {"components": ["WORKLOADS", "SYSTEM_COMPONENTS"]}),
     ):
         asked["cluster"] |= {"monitoring": monitoring, "logging": logging}
-        changed = engine.up(asked)
-        assert changed.code == 0, changed.output
+        changed = engine.deploy(asked)
         assert changed.steps == {"gke": "updated"}, changed.output
-        again = engine.up(asked, "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.assert_settled(asked)
     left = cluster()
     assert left["monitoringConfig"] == {"componentConfig": {}, "managedPrometheusConfig": {}}
     del asked["cluster"]["monitoring"], asked["cluster"]["logging"]
-    without = engine.up(asked)
-    assert without.code == 0, without.output
+    engine.deploy(asked)
     assert cluster() == left
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_no_drift()
     gone = engine.destroy()
     assert gone.code == 0, gone.output
 
@@ -319,8 +270,7 @@ def test_metrics_and_logs_change_in_place_and_are_left_to_gke_where_they_are_not
 @pytest.mark.long("what GKE is asked for: tests/infra/test_gke_maintenance.py")
 def test_maintenance_windows_change_in_place_and_show_no_difference(engine: CloudEngine) -> None:
     asked = fleet(pool("one", "c"))
-    up = engine.up(asked)
-    assert up.code == 0, up.output
+    engine.deploy(asked)
     exclusion = {"start": "2026-12-15T00:00:00Z", "end": "2027-01-08T00:00:00Z"}
     two = [{"name": name, **exclusion} for name in ("year-end", "audit")]
     weekends = {
@@ -332,20 +282,15 @@ def test_maintenance_windows_change_in_place_and_show_no_difference(engine: Clou
     daily = {"mode": "daily", "start": "03:00"}
     for window, exclusions in ((daily, two), (weekends, two[::-1]), (weekends, two[:1])):
         asked["cluster"]["maintenance"] = {"window": window, "exclusions": exclusions}
-        changed = engine.up(asked)
-        assert changed.code == 0, changed.output
+        changed = engine.deploy(asked)
         assert changed.steps == {"gke": "updated"}, changed.output
-        again = engine.up(asked, "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.assert_settled(asked)
     del asked["cluster"]["maintenance"]
     without = engine.up(asked)
     assert without.steps == {"gke": "updated"}, without.output
     found = engine.cloud.call("container", "projects.locations.clusters.get", {"name": CLUSTER}, {})
     assert set(found["maintenancePolicy"]["window"]["maintenanceExclusions"]) == {"year-end"}
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_no_drift()
     gone = engine.destroy()
     assert gone.code == 0, gone.output
 
@@ -364,16 +309,12 @@ def test_a_key_of_the_disks_replaces_every_pool_and_one_of_the_secrets_changes_i
         asked["cluster"] |= keys
         up = engine.up(asked)
         assert (up.code, said in up.output) == (0, True), up.output
-        again = engine.up(asked, "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        engine.assert_settled(asked)
     found = engine.cloud.call("container", "projects.locations.clusters.get", {"name": CLUSTER}, {})
     assert found["databaseEncryption"]["keyName"] == key
     assert {p["config"]["bootDiskKmsKey"] for p in found["nodePools"]} == {key}
     del asked["cluster"]["secrets_key"]
-    kept = engine.up(asked, "--expect-no-changes")
-    assert kept.code == 0, kept.output
+    engine.assert_no_changes(asked)
     gone = engine.destroy()
     assert gone.code == 0, gone.output
 
@@ -410,18 +351,14 @@ def test_pools_are_added_to_an_existing_cluster_and_removed_without_a_trace(
     wait_for(
         engine, "update", {"name": CLUSTER}, {"update": {"desiredMonitoringConfig": collection}}
     )
-    up = engine.up(asked)
-    assert up.code == 0, up.output
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
+    engine.deploy(asked)
+    engine.assert_no_changes(asked)
     # What somebody else changes of the cluster is read, and is no change of the stack.
     other = {"desiredVerticalPodAutoscaling": {"enabled": True}}
     wait_for(engine, "update", {"name": CLUSTER}, {"update": other})
-    unmoved = engine.up(asked, "--expect-no-changes")
-    assert unmoved.code == 0, unmoved.output
+    engine.assert_no_changes(asked)
     asked["system_pool"] = {"nodes": {"count": 1}}
-    more = engine.up(asked)
-    assert more.code == 0, more.output
+    engine.deploy(asked)
     assert f"{CLUSTER}/nodePools/system" in engine.cloud.inventory()["container.nodePool"]
     gone = engine.destroy()
     assert gone.code == 0, gone.output
@@ -479,13 +416,9 @@ def test_a_stack_lives_in_a_network_that_exists_and_leaves_it_as_it_was(
     before = engine.cloud.inventory()
     asked = fleet(pool("one", "c"))
     asked["cluster"]["network"] = NETWORK
-    up = engine.up(asked)
-    assert up.code == 0, up.output
+    up = engine.deploy(asked)
     assert "gcp:compute" not in up.output
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.assert_settled(asked)
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     assert engine.cloud.inventory() == before
@@ -504,10 +437,8 @@ def test_a_stack_lives_in_a_shared_vpc_of_another_project(engine: CloudEngine) -
     assert gone.code == 0, gone.output
     share(engine.cloud, host="net-host", project=PROJECT)
     before = engine.cloud.inventory()
-    up = engine.up(asked)
-    assert up.code == 0, up.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.deploy(asked)
+    engine.assert_no_drift()
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     assert engine.cloud.inventory() == before

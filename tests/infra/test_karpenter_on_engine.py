@@ -4,21 +4,10 @@ group for its pools, and nothing left of either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from infra import values
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
-
-
-@pytest.fixture
-def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
+from tests.infra.cloud_engine import REGION, CloudEngine
 
 
 def fleet(autoscaler: str) -> dict[str, Any]:
@@ -45,23 +34,17 @@ def service_accounts(engine: CloudEngine) -> list[str]:
 
 
 def test_pool_moves_to_karpenter_and_back_while_other_pools_stay(engine: CloudEngine) -> None:
-    before = engine.up(fleet("cluster-autoscaler"))
-    assert before.code == 0, before.output
+    engine.deploy(fleet("cluster-autoscaler"))
     assert groups(engine) == ["a", "b", "system"]
     fixed = engine.provider_ids("c", "b")
-    changed = engine.up(fleet("karpenter"))
-    assert changed.code == 0, changed.output
+    engine.deploy(fleet("karpenter"))
     assert groups(engine) == ["b", "system"]
     assert service_accounts(engine) == [values.KARPENTER_NAME]
     assert engine.provider_ids("c", "b") == fixed
     # Karpenter makes launch templates of its own.
     assert "ec2.launchTemplate" not in engine.cloud.inventory()
-    again = engine.up(fleet("karpenter"), "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
-    back = engine.up(fleet("cluster-autoscaler"))
-    assert back.code == 0, back.output
+    engine.assert_settled(fleet("karpenter"))
+    engine.deploy(fleet("cluster-autoscaler"))
     assert groups(engine) == ["a", "b", "system"]
     assert service_accounts(engine) == [values.AUTOSCALER_NAME]
     assert engine.provider_ids("c", "b") == fixed

@@ -128,15 +128,11 @@ class Watched:
             name: what for name, whats in seen.items() if (what := whats - {"same", "refresh"})
         }
         assert changes == {name: {operation} for name in names}
-        healed = self.engine.up(self.fleet, "--refresh")
-        assert healed.code == 0, healed.output
+        self.engine.deploy(self.fleet, "--refresh")
         self.is_clean()
 
     def is_clean(self) -> None:
-        again = self.engine.up(self.fleet, "--expect-no-changes")
-        assert again.code == 0, again.output
-        drift = self.engine.refresh("--expect-no-changes")
-        assert drift.code == 0, drift.output
+        self.engine.assert_settled(self.fleet)
 
 
 @pytest.fixture(
@@ -154,8 +150,7 @@ def stack(
 ) -> Iterator[Watched]:
     fleet = request.param
     with cloud_engine(tmp_path_factory.mktemp(fleet["cloud"]), toolchain) as engine:
-        made = engine.up(fleet)
-        assert made.code == 0, made.output
+        engine.deploy(fleet)
         yield Watched(engine, fleet)
 
 

@@ -64,8 +64,7 @@ def test_adding_moving_and_removing_a_pool_keeps_the_nodes_of_others(
     here, there = ("c", "f") if cloud == "gke" else ("a", "b")
     one, two, third = (pool(cloud, name, here) for name in ("one", "two", "third"))
     now = fleet(cloud, [one, two])
-    made = engine.up(now)
-    assert made.code == 0, made.output
+    engine.deploy(now)
     for changed, touched in (
         (fleet(cloud, [third, one, two]), "third"),
         (fleet(cloud, [third, one, pool(cloud, "two", there)]), "two"),
@@ -78,8 +77,7 @@ def test_adding_moving_and_removing_a_pool_keeps_the_nodes_of_others(
         }
         assert said == {touched}
         before = nodes_of(engine, cloud)
-        up = engine.up(changed)
-        assert up.code == 0, up.output
+        engine.deploy(changed)
         after = nodes_of(engine, cloud)
         assert {n: nodes for n, nodes in after.items() if n != touched} == {
             n: nodes for n, nodes in before.items() if n != touched

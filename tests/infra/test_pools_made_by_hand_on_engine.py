@@ -119,8 +119,7 @@ def stack(
         elif existing:
             make_network(engine.cloud, PROJECT, "us-central1")
             make_cluster(engine.cloud, PROJECT, "us-central1", "c")
-        made = engine.up(fleet(cloud, "one", existing=existing))
-        assert made.code == 0, made.output
+        engine.deploy(fleet(cloud, "one", existing=existing))
         yield engine, cloud, existing
 
 
@@ -137,12 +136,7 @@ def test_a_pool_whose_nodes_have_the_stacks_identity_is_adopted_in_place(
     assert {name: what for name, whats in found.items() if (what := whats - looked)} == {
         f"{cloud}-hand": {"update"}
     }
-    up = engine.up(asked)
-    assert up.code == 0, up.output
-    again = engine.up(asked, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.deploy_and_settle(asked)
     now = nodes_of(engine, cloud)
     if cloud == "gke":
         # It recreates the nodes of a pool that gets other features and metadata settings.

@@ -12,6 +12,7 @@ from tests.infra.test_gke_gpu_direct import fleet as gpu_networks
 from tests.infra.test_gke_gpu_direct import planned as with_gpu_networks
 from tests.infra.test_karpenter import planned as with_karpenter
 from tests.recorder import recorded
+from tests.repository_stacks import STACKS
 
 ROOT = Path(__file__).resolve().parents[2]
 PLURALS = {
@@ -55,7 +56,7 @@ def test_the_preview_role_reads_no_secret_and_has_no_wildcard() -> None:
 
 def every_fleet() -> Iterator[plan.FleetPlan]:
     """Together they make whatever the program can make in a cluster."""
-    for stack in sorted((ROOT / "stacks").glob("Pulumi.*.yaml")):
+    for stack in STACKS:
         fleet = plan.read_file(stack)
         if not isinstance(fleet, plan.ByoFleetPlan) or fleet.cluster is not None:
             yield fleet

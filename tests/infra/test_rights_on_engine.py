@@ -5,7 +5,7 @@ created, changed in nothing, refreshed and destroyed by the real engine over the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from infra import plan, spec, values
 from rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from rehearsal.clouds.core import call_log
 from rehearsal.clouds.gcp.projects import project_of
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import BOUNDARY, PROJECT, REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import BOUNDARY, PROJECT, REGION, CloudEngine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, role_of_pods
 from tests.infra.google_project import let_gke_make_networks, make_cluster, make_network, share
 from tests.rights_used import differences
@@ -34,12 +33,6 @@ BOUNDED = {"permissions_boundary": BOUNDARY}
 HOST = "net-host-1"
 NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
 
 
 def committed(stack: str) -> dict[str, Any]:
@@ -271,12 +264,7 @@ def check_whole_life(engine: CloudEngine, fleet: dict[str, Any]) -> None:
     if isinstance(planned, plan.EksFleetPlan):
         engine.call_with(values.aws_policy(planned), boundary=values.boundary_policy(planned))
     earlier = len(call_log.read(engine.directory.parent))
-    up = engine.up(fleet)
-    assert up.code == 0, up.output
-    again = engine.up(fleet, "--expect-no-changes")
-    assert again.code == 0, again.output
-    drift = engine.refresh("--expect-no-changes")
-    assert drift.code == 0, drift.output
+    engine.deploy_and_settle(fleet)
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     engine.call_with(EVERYTHING)

@@ -4,16 +4,14 @@ simulated clouds: they are there, change in place with the listed rights, and go
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from infra import plan
 from rehearsal.clouds.core import call_log
-from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine
 from tests.infra.existing_vpc import role_of_pods
 from tests.infra.test_every_key_on_engine import nodes_of
 from tests.infra.test_plan_change_keys import planned
@@ -22,12 +20,6 @@ from tests.rights_used import not_allowed
 ROLE = "arn:aws:iam::111122223333:role"
 TAGS = {"owner": "ml", "Cost-Center": "7"}
 AS_MANY_AS_THERE_CAN_BE = {f"t{number}": "x" for number in range(46)} | {"owner": "vision"}
-
-
-@pytest.fixture
-def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    with cloud_engine(tmp_path, toolchain) as engine:
-        yield engine
 
 
 def eks(engine: CloudEngine) -> dict[str, Any]:

@@ -33,6 +33,15 @@ def _lines(
     day: str,
     xid_log: str,
 ) -> Iterator[str]:
+    yield from _heading(reading, gpu, day)
+    yield from ("## What differs from the fake", "")
+    yield from _differences(found)
+    yield from _profiles(gpu)
+    yield from _readings(reading, gpu, xid_log)
+    yield from _constants(gpu)
+
+
+def _heading(reading: Mapping[str, Any], gpu: Mapping[str, Any], day: str) -> Iterator[str]:
     source = (
         "SIMULATED: read from the fake library"
         if reading["simulated"]
@@ -49,9 +58,10 @@ def _lines(
         f"MIG {gpu['mig']}"
         f" (after the next reset {gpu['mig_pending']}).",
         "",
-        "## What differs from the fake",
-        "",
     )
+
+
+def _differences(found: Sequence[Difference] | str) -> Iterator[str]:
     if isinstance(found, str):
         yield f"Not compared: {found}"
     elif found:
@@ -60,6 +70,9 @@ def _lines(
         )
     else:
         yield "Nothing."
+
+
+def _profiles(gpu: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "## Profiles", "")
     yield from _table(
         ("profile", "ID", "maximum", "slices", "SMs", "MiB", "placements"),
@@ -76,6 +89,9 @@ def _lines(
             for p in gpu["offered"]
         ],
     )
+
+
+def _readings(reading: Mapping[str, Any], gpu: Mapping[str, Any], xid_log: str) -> Iterator[str]:
     failure = gpu["utilization_failure"]
     utilization = f"no: {failure['call']}: {failure['text']}" if failure else "yes"
     yield from (
@@ -92,6 +108,9 @@ def _lines(
         ("probe", "median", "longest", "probes"),
         [(k, *v.values()) for k, v in reading["milliseconds"].items()],
     )
+
+
+def _constants(gpu: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "## Constants of the model", "")
     yield from _table(("what", "value"), list(gpu["constants"].items()))
     valued = [number for number, found in gpu["fields"].items() if found.startswith("type")]

@@ -60,8 +60,19 @@ def constants(device: Any) -> Mapping[str, Any]:
 
 def codes(device: Any) -> Mapping[str, int]:
     """NVML's return codes, of calls whose values change and of invalid ones."""
+    # In the order of the page.
+    questions = {
+        **_partition_questions(device),
+        **_vital_questions(device),
+        **_gpm_questions(device),
+        **_clock_questions(device),
+    }
+    return {name: _code(question) for name, question in questions.items()}
+
+
+def _partition_questions(device: Any) -> dict[str, Question]:
     n = nvml
-    asked: dict[str, Question] = {
+    return {
         "nvmlDeviceGetHandleByIndex(99)": partial(n.nvmlDeviceGetHandleByIndex, _FAR),
         "nvmlDeviceGetHandleByUUID(MIG-0)": partial(n.nvmlDeviceGetHandleByUUID, _NO_UUID),
         "nvmlDeviceGetHandleByPciBusId(none)": partial(n.nvmlDeviceGetHandleByPciBusId, "none"),
@@ -84,6 +95,12 @@ def codes(device: Any) -> Mapping[str, int]:
         "nvmlDeviceGetGpuInstanceRemainingCapacity(99)": partial(
             n.nvmlDeviceGetGpuInstanceRemainingCapacity, device, _FAR
         ),
+    }
+
+
+def _vital_questions(device: Any) -> dict[str, Question]:
+    n = nvml
+    return {
         "nvmlDeviceGetMemoryInfo": partial(n.nvmlDeviceGetMemoryInfo, device),
         "nvmlDeviceGetUtilizationRates": partial(n.nvmlDeviceGetUtilizationRates, device),
         "nvmlDeviceGetEncoderUtilization": partial(n.nvmlDeviceGetEncoderUtilization, device),
@@ -113,6 +130,12 @@ def codes(device: Any) -> Mapping[str, int]:
             n.nvmlDeviceGetRetiredPagesPendingStatus, device
         ),
         "nvmlDeviceRegisterEvents(unsupported)": lambda: _registered(device),
+    }
+
+
+def _gpm_questions(device: Any) -> dict[str, Question]:
+    n = nvml
+    return {
         "nvmlGpmSampleGet(GPU)": partial(_sampled, partial(n.nvmlGpmSampleGet, device)),
         **{
             f"nvmlGpmMigSampleGet({of})": partial(
@@ -125,13 +148,15 @@ def codes(device: Any) -> Mapping[str, int]:
             device, [_METRICS["sm"]], version=9
         ),
         "nvmlGpmMetricsGet(samples at once)": partial(_at_once, device),
-        **{
-            f"nvmlDeviceGetClock({kind}, {of})": partial(n.nvmlDeviceGetClock, device, kind, of)
-            for kind in range(5)
-            for of in range(5)
-        },
     }
-    return {name: _code(question) for name, question in asked.items()}
+
+
+def _clock_questions(device: Any) -> dict[str, Question]:
+    return {
+        f"nvmlDeviceGetClock({kind}, {of})": partial(nvml.nvmlDeviceGetClock, device, kind, of)
+        for kind in range(5)
+        for of in range(5)
+    }
 
 
 def fields(device: Any) -> Mapping[str, str]:

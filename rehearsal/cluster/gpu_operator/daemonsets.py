@@ -112,16 +112,38 @@ def _driver(policy: Policy, system: str) -> OperandSet:
 
     Left out: the containers for GPUDirect, and the volumes of what is built.
     """
-    node = part.field("NODE_NAME", "spec.nodeName")
-    run = part.mount("run-nvidia", "/run/nvidia", propagation="Bidirectional")
-    manager: JsonObject = {
+    return OperandSet(
+        name="nvidia-driver-daemonset",
+        state="state-driver",
+        labels={"app.kubernetes.io/component": "nvidia-driver"},
+        account="nvidia-driver",
+        operand=policy.driver,
+        node_selector=part.deployed("driver"),
+        has_runtime=False,
+        on_delete=True,
+        pod={
+            "hostPID": True,
+            "initContainers": [_driver_manager(policy)],
+            "containers": [_driver_container(policy, system)],
+            "volumes": [
+                part.host_path("run-nvidia", "/run/nvidia", "DirectoryOrCreate"),
+                part.host_path("host-root", "/"),
+                part.config_map("driver-startup-probe-script", "nvidia-driver-startup-probe"),
+            ],
+        },
+    )
+
+
+def _driver_manager(policy: Policy) -> JsonObject:
+    """The init container that removes an earlier driver."""
+    return {
         "name": "k8s-driver-manager",
         **part.image(policy.driver_manager),
         "command": ["driver-manager"],
         "args": ["uninstall_driver"],
         "env": part.merged(
             [
-                node,
+                part.field("NODE_NAME", "spec.nodeName"),
                 part.value("NVIDIA_VISIBLE_DEVICES", "void"),
                 part.value("ENABLE_GPU_POD_EVICTION", "true"),
                 part.value("ENABLE_AUTO_DRAIN", "false"),
@@ -132,18 +154,21 @@ def _driver(policy: Policy, system: str) -> OperandSet:
         ),
         "securityContext": dict(part.PRIVILEGED),
         "volumeMounts": [
-            run,
+            part.mount("run-nvidia", "/run/nvidia", propagation="Bidirectional"),
             part.mount("host-root", "/host", read_only=True, propagation="HostToContainer"),
         ],
     }
+
+
+def _driver_container(policy: Policy, system: str) -> JsonObject:
     main = part.main(
         "nvidia-driver-ctr",
         replace(policy.driver, image=driver_image(policy, system)),
         command=("nvidia-driver",),
         args=("init",),
-        env=(node, part.field("NODE_IP", "status.hostIP")),
+        env=(part.field("NODE_NAME", "spec.nodeName"), part.field("NODE_IP", "status.hostIP")),
         mounts=(
-            run,
+            part.mount("run-nvidia", "/run/nvidia", propagation="Bidirectional"),
             {
                 "name": "driver-startup-probe-script",
                 "mountPath": "/usr/local/bin/startup-probe.sh",
@@ -163,30 +188,42 @@ def _driver(policy: Policy, system: str) -> OperandSet:
             "exec": {"command": ["/bin/sh", "-c", f"rm -f {VALIDATIONS}/{DRIVER_CONTAINER_READY}"]}
         }
     }
+    return main
+
+
+def _toolkit(policy: Policy) -> OperandSet:
+    """Its first container is the validator's, which waits for the driver."""
+    wait = [part.value("WITH_WAIT", "true"), part.field("OPERATOR_NAMESPACE", "metadata.namespace")]
+    validations = part.mount("run-nvidia-validations", VALIDATIONS, propagation="Bidirectional")
     return OperandSet(
-        name="nvidia-driver-daemonset",
-        state="state-driver",
-        labels={"app.kubernetes.io/component": "nvidia-driver"},
-        account="nvidia-driver",
-        operand=policy.driver,
-        node_selector=part.deployed("driver"),
+        name="nvidia-container-toolkit-daemonset",
+        state="state-container-toolkit",
+        account="nvidia-container-toolkit",
+        operand=policy.toolkit,
+        node_selector=part.deployed("container-toolkit"),
         has_runtime=False,
-        on_delete=True,
         pod={
             "hostPID": True,
-            "initContainers": [manager],
-            "containers": [main],
+            "initContainers": [_validation(policy, "driver", wait, validations)],
+            "containers": [_toolkit_container(policy)],
             "volumes": [
-                part.host_path("run-nvidia", "/run/nvidia", "DirectoryOrCreate"),
+                part.entrypoint_volume("nvidia-container-toolkit-entrypoint"),
+                part.host_path("toolkit-root", "/run/nvidia/toolkit", "DirectoryOrCreate"),
+                part.host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
+                _driver_volume(policy),
                 part.host_path("host-root", "/"),
-                part.config_map("driver-startup-probe-script", "nvidia-driver-startup-probe"),
+                part.host_path("toolkit-install-dir", policy.toolkit_directory),
+                part.host_path("cdi-root", "/var/run/cdi", "DirectoryOrCreate"),
+                part.host_path("containerd-config", "/etc/containerd", "DirectoryOrCreate"),
+                part.host_path(
+                    "containerd-drop-in-config", "/etc/containerd/conf.d", "DirectoryOrCreate"
+                ),
             ],
         },
     )
 
 
-def _toolkit(policy: Policy) -> OperandSet:
-    """Its first container is the validator's, which waits for the driver."""
+def _toolkit_container(policy: Policy) -> JsonObject:
     root = policy.toolkit_directory
     cdi = (
         [
@@ -197,7 +234,7 @@ def _toolkit(policy: Policy) -> OperandSet:
         if policy.cdi
         else []
     )
-    main = part.main(
+    return part.main(
         "nvidia-container-toolkit-ctr",
         policy.toolkit,
         command=_SHELL,
@@ -226,34 +263,6 @@ def _toolkit(policy: Policy) -> OperandSet:
             part.mount("containerd-config", "/runtime/config-dir/"),
             part.mount("containerd-drop-in-config", "/runtime/config-dir.d/"),
         ),
-    )
-    wait = [part.value("WITH_WAIT", "true"), part.field("OPERATOR_NAMESPACE", "metadata.namespace")]
-    validations = part.mount("run-nvidia-validations", VALIDATIONS, propagation="Bidirectional")
-    return OperandSet(
-        name="nvidia-container-toolkit-daemonset",
-        state="state-container-toolkit",
-        account="nvidia-container-toolkit",
-        operand=policy.toolkit,
-        node_selector=part.deployed("container-toolkit"),
-        has_runtime=False,
-        pod={
-            "hostPID": True,
-            "initContainers": [_validation(policy, "driver", wait, validations)],
-            "containers": [main],
-            "volumes": [
-                part.entrypoint_volume("nvidia-container-toolkit-entrypoint"),
-                part.host_path("toolkit-root", "/run/nvidia/toolkit", "DirectoryOrCreate"),
-                part.host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
-                _driver_volume(policy),
-                part.host_path("host-root", "/"),
-                part.host_path("toolkit-install-dir", root),
-                part.host_path("cdi-root", "/var/run/cdi", "DirectoryOrCreate"),
-                part.host_path("containerd-config", "/etc/containerd", "DirectoryOrCreate"),
-                part.host_path(
-                    "containerd-drop-in-config", "/etc/containerd/conf.d", "DirectoryOrCreate"
-                ),
-            ],
-        },
     )
 
 

@@ -78,25 +78,11 @@ def parse(cluster_policy: JsonObject) -> Policy:
     """Raises PolicyError for what the real operator refuses, and for unsupported operands."""
     spec = cluster_policy.get("spec") or {}
     metadata = cluster_policy["metadata"]
-    for missing, advice in (
-        ("dcgm", "dcgm.enabled=false: dcgm-exporter has an embedded engine"),
-        ("nodeStatusExporter", "nodeStatusExporter.enabled=false"),
-        ("sandboxWorkloads", "sandboxWorkloads.enabled=false"),
-    ):
-        if _enabled(spec.get(missing), default=False):
-            raise PolicyError(
-                f"{missing} is enabled, which the rehearsal's GPU operator does not "
-                f"simulate; set {advice}"
-            )
+    _check_simulated(spec)
     daemonsets = spec.get("daemonsets") or {}
     strategy = daemonsets.get("updateStrategy") or "RollingUpdate"
     rolling = daemonsets.get("rollingUpdate") or {"maxUnavailable": "1"}
     driver = spec.get("driver") or {}
-    if driver.get("usePrecompiled") or driver.get("useNvidiaDriverCRD"):
-        raise PolicyError(
-            "precompiled drivers and NVIDIADriver objects are not simulated by the rehearsal's GPU "
-            "operator; set driver.usePrecompiled=false and driver.nvidiaDriverCRD.enabled=false"
-        )
     # As in the CRD's defaults.
     has_driver = _enabled(driver, default=True)
     toolkit = spec.get("toolkit") or {}
@@ -135,6 +121,25 @@ def parse(cluster_policy: JsonObject) -> Policy:
         validator=_operand(spec.get("validator"), always=True),
         dcgm_exporter=_operand(spec.get("dcgmExporter")),
     )
+
+
+def _check_simulated(spec: JsonObject) -> None:
+    for missing, advice in (
+        ("dcgm", "dcgm.enabled=false: dcgm-exporter has an embedded engine"),
+        ("nodeStatusExporter", "nodeStatusExporter.enabled=false"),
+        ("sandboxWorkloads", "sandboxWorkloads.enabled=false"),
+    ):
+        if _enabled(spec.get(missing), default=False):
+            raise PolicyError(
+                f"{missing} is enabled, which the rehearsal's GPU operator does not "
+                f"simulate; set {advice}"
+            )
+    driver = spec.get("driver") or {}
+    if driver.get("usePrecompiled") or driver.get("useNvidiaDriverCRD"):
+        raise PolicyError(
+            "precompiled drivers and NVIDIADriver objects are not simulated by the rehearsal's GPU "
+            "operator; set driver.usePrecompiled=false and driver.nvidiaDriverCRD.enabled=false"
+        )
 
 
 def image_of(section: JsonObject) -> str:

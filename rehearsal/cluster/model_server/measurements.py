@@ -91,12 +91,78 @@ class Measurements:
         self, *, running: int, waiting: int, held_tokens: int, tokens_per_second: float
     ) -> str:
         """held_tokens: of all contexts in memory."""
+        families = (
+            *self._gauges(
+                running=running,
+                waiting=waiting,
+                held_tokens=held_tokens,
+                tokens_per_second=tokens_per_second,
+            ),
+            *self._counters(),
+            *self._histograms(),
+        )
+        return "".join(f"{line}\n" for family in families for line in lines(family))
+
+    def _gauges(
+        self, *, running: int, waiting: int, held_tokens: int, tokens_per_second: float
+    ) -> tuple[Family, ...]:
         full = min(held_tokens / (_LONGEST_CONTEXTS * self.max_model_len), 1.0)
-        one = labels(model_name=self.model)
+        model = labels(model_name=self.model)
+        return (
+            Family(
+                "simulated_tokens_per_second",
+                "gauge",
+                "No model runs: tokens that this stand-in makes in a second at full load.",
+                (Sample(model, tokens_per_second),),
+            ),
+            Family(
+                "vllm:num_requests_running",
+                "gauge",
+                "Requests currently running on GPU.",
+                (Sample(model, running),),
+            ),
+            Family(
+                "vllm:num_requests_waiting",
+                "gauge",
+                "Requests waiting to be processed.",
+                (Sample(model, waiting),),
+            ),
+            Family(
+                "vllm:gpu_cache_usage_perc",
+                "gauge",
+                "GPU KV-cache usage. 1 means 100 percent usage.",
+                (Sample(model, full),),
+            ),
+        )
+
+    def _counters(self) -> tuple[Family, ...]:
+        model = labels(model_name=self.model)
         counted = tuple(
             Sample(labels(finished_reason=reason, model_name=self.model), count)
             for reason, count in sorted(self.finished.items())
         )
+        return (
+            Family(
+                "vllm:prompt_tokens_total",
+                "counter",
+                "Prefill tokens processed.",
+                (Sample(model, self.prompt_tokens),),
+            ),
+            Family(
+                "vllm:generation_tokens_total",
+                "counter",
+                "Generation tokens processed.",
+                (Sample(model, self.generation_tokens),),
+            ),
+            Family(
+                "vllm:request_success_total",
+                "counter",
+                "Successfully processed requests.",
+                counted,
+            ),
+        )
+
+    def _histograms(self) -> tuple[Family, ...]:
         histograms = (
             ("vllm:time_to_first_token_seconds", "Time to first token.", self.first_token),
             ("vllm:time_per_output_token_seconds", "Time per output token.", self.output_token),
@@ -108,52 +174,7 @@ class Measurements:
                 self.request_generation,
             ),
         )
-        families = (
-            Family(
-                "simulated_tokens_per_second",
-                "gauge",
-                "No model runs: tokens that this stand-in makes in a second at full load.",
-                (Sample(one, tokens_per_second),),
-            ),
-            Family(
-                "vllm:num_requests_running",
-                "gauge",
-                "Requests currently running on GPU.",
-                (Sample(one, running),),
-            ),
-            Family(
-                "vllm:num_requests_waiting",
-                "gauge",
-                "Requests waiting to be processed.",
-                (Sample(one, waiting),),
-            ),
-            Family(
-                "vllm:gpu_cache_usage_perc",
-                "gauge",
-                "GPU KV-cache usage. 1 means 100 percent usage.",
-                (Sample(one, full),),
-            ),
-            Family(
-                "vllm:prompt_tokens_total",
-                "counter",
-                "Prefill tokens processed.",
-                (Sample(one, self.prompt_tokens),),
-            ),
-            Family(
-                "vllm:generation_tokens_total",
-                "counter",
-                "Generation tokens processed.",
-                (Sample(one, self.generation_tokens),),
-            ),
-            Family(
-                "vllm:request_success_total",
-                "counter",
-                "Successfully processed requests.",
-                counted,
-            ),
-            *(
-                Family(name, "histogram", text, tuple(histogram.samples(self.model)))
-                for name, text, histogram in histograms
-            ),
+        return tuple(
+            Family(name, "histogram", text, tuple(histogram.samples(self.model)))
+            for name, text, histogram in histograms
         )
-        return "".join(f"{line}\n" for family in families for line in lines(family))

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.resources import Resources, key_of, new_id, tags_of
+from rehearsal.clouds.aws.ec2.operations import Operations
+from rehearsal.clouds.aws.ec2.resources import new_id, tags_of
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import ELASTIC_IPS
-from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.context import Methods
 
 
-class ElasticIps:
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._store = context.store
-        self._ec2 = Resources(context)
+class ElasticIps(Operations):
+    kind = ELASTIC_IPS
 
     def methods(self) -> Methods:
-        return {
-            "AllocateAddress": self._allocate,
-            "DescribeAddresses": self._ec2.describe(ELASTIC_IPS),
-            "ReleaseAddress": self._release,
-        }
+        return {**super().methods(), "AllocateAddress": self._allocate}
 
     def _allocate(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region = params["region"]
@@ -44,12 +38,6 @@ class ElasticIps:
             made = self._ec2.create(ELASTIC_IPS, params, address)
         return {k: v for k, v in made.items() if k != "Tags"}
 
-    def _release(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        with self._store.lock:
-            address = self._ec2.find(ELASTIC_IPS, params, body.get("AllocationId", ""))
-            if address.get("AssociationId"):
-                raise aws_error(
-                    "InvalidIPAddress.InUse", f"Address {address['PublicIp']} is in use."
-                )
-            self._store.delete(ELASTIC_IPS, key_of(params, address["AllocationId"]))
-        return {}
+    def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:
+        if resource.get("AssociationId"):
+            raise aws_error("InvalidIPAddress.InUse", f"Address {resource['PublicIp']} is in use.")

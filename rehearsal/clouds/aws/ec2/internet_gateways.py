@@ -5,32 +5,23 @@ from __future__ import annotations
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.nat_gateways import nat_gateways
 from rehearsal.clouds.aws.ec2.network_interfaces import interfaces
-from rehearsal.clouds.aws.ec2.resources import (
-    Resources,
-    dependency_violation,
-    key_of,
-    new_id,
-    tags_of,
-)
+from rehearsal.clouds.aws.ec2.operations import Operations
+from rehearsal.clouds.aws.ec2.resources import dependency_violation, new_id, tags_of
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, NODE_GROUPS, SUBNETS, VPCS
-from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.context import Methods
 
 
-class InternetGateways:
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._store = context.store
-        self._ec2 = Resources(context)
+class InternetGateways(Operations):
+    kind = INTERNET_GATEWAYS
 
     def methods(self) -> Methods:
         return {
+            **super().methods(),
             "CreateInternetGateway": self._create,
             "AttachInternetGateway": self._attach,
             "DetachInternetGateway": self._detach,
-            "DescribeInternetGateways": self._ec2.describe(INTERNET_GATEWAYS),
-            "DeleteInternetGateway": self._delete,
         }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -43,30 +34,23 @@ class InternetGateways:
         return {"InternetGateway": self._ec2.create(INTERNET_GATEWAYS, params, gateway)}
 
     def _attach(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        with self._store.lock:
-            gateway = self._ec2.find(INTERNET_GATEWAYS, params, body["InternetGatewayId"])
+        with self._ec2.changing(INTERNET_GATEWAYS, params, body["InternetGatewayId"]) as gateway:
             self._ec2.find(VPCS, params, body["VpcId"])
             if gateway["Attachments"]:
                 raise aws_error(
                     "Resource.AlreadyAssociated",
                     f"resource {gateway['InternetGatewayId']} is already attached to a network",
                 )
-            if any(
-                a["VpcId"] == body["VpcId"]
-                for g in self._ec2.all(INTERNET_GATEWAYS, params)
-                for a in g["Attachments"]
-            ):
+            if self._ec2.attached_gateways(params, body["VpcId"]):
                 raise aws_error(
                     "InvalidParameterValue",
                     f"Network {body['VpcId']} already has an internet gateway attached",
                 )
             gateway["Attachments"] = [{"VpcId": body["VpcId"], "State": "available"}]
-            self._ec2.put(INTERNET_GATEWAYS, params, gateway)
         return {}
 
     def _detach(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        with self._store.lock:
-            gateway = self._ec2.find(INTERNET_GATEWAYS, params, body["InternetGatewayId"])
+        with self._ec2.changing(INTERNET_GATEWAYS, params, body["InternetGatewayId"]) as gateway:
             if not any(a["VpcId"] == body["VpcId"] for a in gateway["Attachments"]):
                 raise aws_error(
                     "Gateway.NotAttached",
@@ -79,18 +63,11 @@ class InternetGateways:
                     "Please unmap those public address(es) before detaching the gateway."
                 )
             gateway["Attachments"] = []
-            self._ec2.put(INTERNET_GATEWAYS, params, gateway)
         return {}
 
-    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        identity = body["InternetGatewayId"]
-        with self._store.lock:
-            if self._ec2.find(INTERNET_GATEWAYS, params, identity)["Attachments"]:
-                raise dependency_violation(
-                    f"The internetGateway '{identity}' has dependencies and cannot be deleted."
-                )
-            self._store.delete(INTERNET_GATEWAYS, key_of(params, identity))
-        return {}
+    def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:
+        if resource["Attachments"]:
+            raise self._has_dependencies(resource)
 
     def _has_addresses(self, params: JsonObject, vpc: str) -> bool:
         """Public ones, of load balancers, NAT gateways and nodes."""

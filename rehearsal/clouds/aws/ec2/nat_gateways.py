@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.resources import Resources, missing, new_id, tags_of
+from rehearsal.clouds.aws.ec2.operations import Operations
+from rehearsal.clouds.aws.ec2.resources import missing, new_id, tags_of
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import (
     ELASTIC_IPS,
@@ -23,19 +24,15 @@ from rehearsal.clouds.core.tasks import Task
 _THERE = ("pending", "available", "deleting")
 
 
-class NatGateways:
+class NatGateways(Operations):
+    kind = NAT_GATEWAYS
+
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._store = context.store
+        super().__init__(context)
         self._tasks = context.tasks
-        self._ec2 = Resources(context)
 
     def methods(self) -> Methods:
-        return {
-            "CreateNatGateway": self._create,
-            "DescribeNatGateways": self._ec2.describe(NAT_GATEWAYS),
-            "DeleteNatGateway": self._delete,
-        }
+        return {**super().methods(), "CreateNatGateway": self._create}
 
     def tasks(self) -> dict[str, Task]:
         return {

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
+from rehearsal.clouds.aws.ec2.operations import Operations
 from rehearsal.clouds.aws.ec2.resources import (
-    Resources,
-    key_of,
     missing,
     new_id,
     shown,
@@ -25,18 +24,14 @@ _MOST = 500
 _NAME_MAX = 255
 
 
-class PlacementGroups:
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._store = context.store
-        self._ec2 = Resources(context)
-        self._by_id = self._ec2.describe(PLACEMENT_GROUPS)
+class PlacementGroups(Operations):
+    kind = PLACEMENT_GROUPS
 
     def methods(self) -> Methods:
         return {
+            **super().methods(),
             "CreatePlacementGroup": self._create,
             "DescribePlacementGroups": self._describe,
-            "DeletePlacementGroup": self._delete,
         }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -66,12 +61,13 @@ class PlacementGroups:
             return {"PlacementGroup": self._ec2.create(PLACEMENT_GROUPS, params, group)}
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        describe = self._ec2.describe(PLACEMENT_GROUPS)
         names = body.get("GroupNames")
         if not names:
-            return self._by_id(params, body)
+            return describe(params, body)
         with self._store.lock:
             ids = [self._named(params, name)["GroupId"] for name in names]
-            return self._by_id(params, {"GroupIds": ids})
+            return describe(params, {"GroupIds": ids})
 
     def _named(self, params: JsonObject, name: str) -> JsonObject:
         found = find_group(self._context, params["region"], name)
@@ -80,16 +76,16 @@ class PlacementGroups:
         return found
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        name = body["GroupName"]
         with self._store.lock:
-            group = self._named(params, name)
-            if self._is_used(params["region"], name):
-                raise aws_error(
-                    "InvalidPlacementGroup.InUse",
-                    f"The placement group '{name}' is in use and may not be deleted.",
-                )
-            self._store.delete(PLACEMENT_GROUPS, key_of(params, group["GroupId"]))
-        return {}
+            return super()._delete(params, self._named(params, body["GroupName"]))
+
+    def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:
+        name = resource["GroupName"]
+        if self._is_used(params["region"], name):
+            raise aws_error(
+                "InvalidPlacementGroup.InUse",
+                f"The placement group '{name}' is in use and may not be deleted.",
+            )
 
     def _is_used(self, region: str, name: str) -> bool:
         """Whether a node group has instances in it."""

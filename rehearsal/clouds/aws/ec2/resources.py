@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kubeapi import JsonObject
@@ -36,7 +37,9 @@ class ApiNames:
     """The error's name."""
     id_field: str
     listed: str | None = None
-    """The answer's list of resources, where its name does not follow from the ids'."""
+    """The answer's list of resources, if its name does not follow from the ids'."""
+    deleted_by: str | None = None
+    """The operation that deletes one, if its name does not follow from the id's."""
 
     @property
     def ids_field(self) -> str:
@@ -47,6 +50,14 @@ class ApiNames:
     def list_field(self) -> str:
         """The answer's list of resources."""
         return self.listed or self.ids_field.replace("Id", "")
+
+    @property
+    def describe_operation(self) -> str:
+        return f"Describe{self.list_field}"
+
+    @property
+    def delete_operation(self) -> str:
+        return self.deleted_by or f"Delete{self.id_field.removesuffix('Id')}"
 
 
 API_NAMES: Mapping[Kind[JsonObject], ApiNames] = {
@@ -75,6 +86,7 @@ API_NAMES: Mapping[Kind[JsonObject], ApiNames] = {
         not_found="InvalidAllocationID.NotFound",
         id_field="AllocationId",
         listed="Addresses",
+        deleted_by="ReleaseAddress",
     ),
     PLACEMENT_GROUPS: ApiNames(
         prefix="pg",
@@ -82,6 +94,7 @@ API_NAMES: Mapping[Kind[JsonObject], ApiNames] = {
         not_found="InvalidPlacementGroupId.Unknown",
         id_field="GroupId",
         listed="PlacementGroups",
+        deleted_by="DeletePlacementGroup",
     ),
     NAT_GATEWAYS: ApiNames(
         prefix="nat",
@@ -120,8 +133,29 @@ class Resources:
     def put(self, kind: Kind[JsonObject], params: JsonObject, resource: JsonObject) -> JsonObject:
         return self._store.put(kind, key_of(params, resource[API_NAMES[kind].id_field]), resource)
 
+    def delete(self, kind: Kind[JsonObject], params: JsonObject, identity: str) -> None:
+        self._store.delete(kind, key_of(params, identity))
+
+    @contextmanager
+    def changing(
+        self, kind: Kind[JsonObject], params: JsonObject, identity: str
+    ) -> Iterator[JsonObject]:
+        """Yields the resource under the store's lock, and stores it if the block succeeds."""
+        with self._store.lock:
+            resource = self.find(kind, params, identity)
+            yield resource
+            self.put(kind, params, resource)
+
     def all(self, kind: Kind[JsonObject], params: JsonObject) -> list[JsonObject]:
         return self._store.values(kind, prefix=f"{params['region']}/")
+
+    def attached_gateways(self, params: JsonObject, vpc: str) -> list[JsonObject]:
+        """Returns the internet gateways that are attached to the VPC: one at most."""
+        return [
+            gateway
+            for gateway in self.all(INTERNET_GATEWAYS, params)
+            if any(attachment["VpcId"] == vpc for attachment in gateway["Attachments"])
+        ]
 
     def describe(self, kind: Kind[JsonObject]) -> Handler:
         names = API_NAMES[kind]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.operations import Operations
 from rehearsal.clouds.aws.ec2.resources import (
-    Resources,
     cidr_block,
-    dependency_violation,
-    key_of,
     missing,
     new_id,
     tags_of,
@@ -27,13 +25,12 @@ from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.errors import CloudError, not_simulated
 
 
-class RouteTables:
-    def __init__(self, context: Context) -> None:
-        self._store = context.store
-        self._ec2 = Resources(context)
+class RouteTables(Operations):
+    kind = ROUTE_TABLES
 
     def methods(self) -> Methods:
         return {
+            **super().methods(),
             "CreateRouteTable": self._create,
             "CreateRoute": self._create_route,
             "ReplaceRoute": self._replace_route,
@@ -41,8 +38,6 @@ class RouteTables:
             "AssociateRouteTable": self._associate,
             "DisassociateRouteTable": self._disassociate,
             "ReplaceRouteTableAssociation": self._replace_association,
-            "DescribeRouteTables": self._ec2.describe(ROUTE_TABLES),
-            "DeleteRouteTable": self._delete,
         }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -68,8 +63,7 @@ class RouteTables:
 
     def _create_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
         destination = str(cidr_block(body.get("DestinationCidrBlock"), "destinationCidrBlock"))
-        with self._store.lock:
-            table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+        with self._ec2.changing(ROUTE_TABLES, params, body["RouteTableId"]) as table:
             target = self._target(params, table, body)
             if any(r["DestinationCidrBlock"] == destination for r in table["Routes"]):
                 raise aws_error(
@@ -83,7 +77,6 @@ class RouteTables:
                     "State": "active",
                 }
             )
-            self._ec2.put(ROUTE_TABLES, params, table)
         return {"Return": True}
 
     def _target(self, params: JsonObject, table: JsonObject, body: JsonObject) -> JsonObject:
@@ -114,8 +107,7 @@ class RouteTables:
 
     def _replace_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
         destination = str(cidr_block(body.get("DestinationCidrBlock"), "destinationCidrBlock"))
-        with self._store.lock:
-            table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+        with self._ec2.changing(ROUTE_TABLES, params, body["RouteTableId"]) as table:
             target = self._target(params, table, body)
             others = [r for r in table["Routes"] if r["DestinationCidrBlock"] != destination]
             if len(others) == len(table["Routes"]):
@@ -130,12 +122,11 @@ class RouteTables:
                 "Origin": "CreateRoute",
                 "State": "active",
             }
-            self._ec2.put(ROUTE_TABLES, params, table | {"Routes": [*others, route]})
+            table["Routes"] = [*others, route]
         return {}
 
     def _delete_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        with self._store.lock:
-            table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+        with self._ec2.changing(ROUTE_TABLES, params, body["RouteTableId"]) as table:
             left = [
                 r
                 for r in table["Routes"]
@@ -153,14 +144,13 @@ class RouteTables:
                     f"no route with destination-cidr-block {body.get('DestinationCidrBlock')} "
                     f"in route table {table['RouteTableId']}",
                 )
-            self._ec2.put(ROUTE_TABLES, params, table | {"Routes": left})
+            table["Routes"] = left
         return {}
 
     def _associate(self, params: JsonObject, body: JsonObject) -> JsonObject:
         if not body.get("SubnetId"):
             raise missing("subnetId or gatewayId")
-        with self._store.lock:
-            table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+        with self._ec2.changing(ROUTE_TABLES, params, body["RouteTableId"]) as table:
             subnet = self._ec2.find(SUBNETS, params, body["SubnetId"])
             if subnet["VpcId"] != table["VpcId"]:
                 raise aws_error(
@@ -186,7 +176,6 @@ class RouteTables:
                 "AssociationState": {"State": "associated"},
             }
             table["Associations"].append(association)
-            self._ec2.put(ROUTE_TABLES, params, table)
         return {
             "AssociationId": association["RouteTableAssociationId"],
             "AssociationState": {"State": "associated"},
@@ -240,15 +229,9 @@ class RouteTables:
             self._ec2.put(ROUTE_TABLES, params, table | {"Associations": left})
         return {}
 
-    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        identity = body["RouteTableId"]
-        with self._store.lock:
-            if self._ec2.find(ROUTE_TABLES, params, identity)["Associations"]:
-                raise dependency_violation(
-                    f"The routeTable '{identity}' has dependencies and cannot be deleted."
-                )
-            self._store.delete(ROUTE_TABLES, key_of(params, identity))
-        return {}
+    def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:
+        if resource["Associations"]:
+            raise self._has_dependencies(resource)
 
 
 def _no_association(identity: str) -> CloudError:

@@ -8,14 +8,8 @@ from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.nat_gateways import nat_gateways
 from rehearsal.clouds.aws.ec2.network_interfaces import interfaces
-from rehearsal.clouds.aws.ec2.resources import (
-    Resources,
-    cidr_block,
-    dependency_violation,
-    key_of,
-    new_id,
-    tags_of,
-)
+from rehearsal.clouds.aws.ec2.operations import Operations
+from rehearsal.clouds.aws.ec2.resources import cidr_block, new_id, tags_of
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import CLUSTERS, NODE_GROUPS, ROUTE_TABLES, SUBNETS, VPCS
@@ -23,18 +17,14 @@ from rehearsal.clouds.aws.zones import zone_ids
 from rehearsal.clouds.core.context import Context, Methods
 
 
-class Subnets:
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._store = context.store
-        self._ec2 = Resources(context)
+class Subnets(Operations):
+    kind = SUBNETS
 
     def methods(self) -> Methods:
         return {
+            **super().methods(),
             "CreateSubnet": self._create,
             "ModifySubnetAttribute": self._modify,
-            "DescribeSubnets": self._ec2.describe(SUBNETS),
-            "DeleteSubnet": self._delete,
         }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -88,40 +78,37 @@ class Subnets:
         return next(iter(known.items()))
 
     def _modify(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        with self._store.lock:
-            subnet = self._ec2.find(SUBNETS, params, body["SubnetId"])
+        with self._ec2.changing(SUBNETS, params, body["SubnetId"]) as subnet:
             subnet |= {
                 k: bool(v.get("Value"))
                 for k, v in body.items()
                 if k != "SubnetId" and isinstance(v, dict)
             }
-            self._ec2.put(SUBNETS, params, subnet)
         return {}
 
+    def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:
+        subnet, region = resource["SubnetId"], params["region"]
+        users = [
+            c["cluster"]["resourcesVpcConfig"]["subnetIds"] for c in self._store.values(CLUSTERS)
+        ]
+        users += [g["nodegroup"]["subnets"] for g in self._store.values(NODE_GROUPS)]
+        if (
+            any(subnet in subnets for subnets in users)
+            or interfaces(self._context, region, subnet=subnet)
+            or nat_gateways(self._context, region, subnet=subnet)
+        ):
+            raise self._has_dependencies(resource)
+
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        identity = body["SubnetId"]
+        """Also ends the subnet's association with a route table."""
         with self._store.lock:
-            self._ec2.find(SUBNETS, params, identity)
-            users = [
-                c["cluster"]["resourcesVpcConfig"]["subnetIds"]
-                for c in self._store.values(CLUSTERS)
-            ]
-            users += [g["nodegroup"]["subnets"] for g in self._store.values(NODE_GROUPS)]
-            if (
-                any(identity in subnets for subnets in users)
-                or interfaces(self._context, params["region"], subnet=identity)
-                or nat_gateways(self._context, params["region"], subnet=identity)
-            ):
-                raise dependency_violation(
-                    f"The subnet '{identity}' has dependencies and cannot be deleted."
-                )
+            answer = super()._delete(params, body)
             for table in self._ec2.all(ROUTE_TABLES, params):
                 table["Associations"] = [
-                    a for a in table["Associations"] if a["SubnetId"] != identity
+                    a for a in table["Associations"] if a["SubnetId"] != body["SubnetId"]
                 ]
                 self._ec2.put(ROUTE_TABLES, params, table)
-            self._store.delete(SUBNETS, key_of(params, identity))
-        return {}
+        return answer
 
 
 def find_subnet(context: Context, region: str, identity: str) -> JsonObject | None:

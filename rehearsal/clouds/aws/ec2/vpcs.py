@@ -5,33 +5,23 @@ from __future__ import annotations
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.network_interfaces import interfaces, security_groups
-from rehearsal.clouds.aws.ec2.resources import (
-    Resources,
-    cidr_block,
-    dependency_violation,
-    key_of,
-    new_id,
-    tags_of,
-)
+from rehearsal.clouds.aws.ec2.operations import Operations
+from rehearsal.clouds.aws.ec2.resources import cidr_block, new_id, tags_of
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, ROUTE_TABLES, SUBNETS, VPCS
-from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.aws.state import ROUTE_TABLES, SUBNETS, VPCS
+from rehearsal.clouds.core.context import Methods
 
 
-class Vpcs:
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._store = context.store
-        self._ec2 = Resources(context)
+class Vpcs(Operations):
+    kind = VPCS
 
     def methods(self) -> Methods:
         return {
+            **super().methods(),
             "CreateVpc": self._create,
             "ModifyVpcAttribute": self._modify,
             "DescribeVpcAttribute": self._describe_attribute,
-            "DescribeVpcs": self._ec2.describe(VPCS),
-            "DeleteVpc": self._delete,
         }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -62,10 +52,8 @@ class Vpcs:
                 "Exactly one attribute can be modified in a request; this one has "
                 f"{', '.join(sorted(set(body) - {'VpcId'})) or 'none'}.",
             )
-        with self._store.lock:
-            vpc = self._ec2.find(VPCS, params, body["VpcId"])
+        with self._ec2.changing(VPCS, params, body["VpcId"]) as vpc:
             vpc["_attributes"] |= {k: bool(v.get("Value")) for k, v in body.items() if k != "VpcId"}
-            self._ec2.put(VPCS, params, vpc)
         return {}
 
     def _describe_attribute(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -73,22 +61,13 @@ class Vpcs:
         name = body["Attribute"][:1].upper() + body["Attribute"][1:]
         return {"VpcId": vpc["VpcId"], name: {"Value": vpc["_attributes"].get(name, False)}}
 
-    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        identity = body["VpcId"]
-        with self._store.lock:
-            self._ec2.find(VPCS, params, identity)
-            inside = [s for s in self._ec2.all(SUBNETS, params) if s["VpcId"] == identity]
-            inside += [t for t in self._ec2.all(ROUTE_TABLES, params) if t["VpcId"] == identity]
-            inside += [
-                g
-                for g in self._ec2.all(INTERNET_GATEWAYS, params)
-                if any(a["VpcId"] == identity for a in g["Attachments"])
-            ]
-            inside += interfaces(self._context, params["region"], vpc=identity)
-            inside += security_groups(self._context, params["region"], vpc=identity)
-            if inside:
-                raise dependency_violation(
-                    f"The vpc '{identity}' has dependencies and cannot be deleted."
-                )
-            self._store.delete(VPCS, key_of(params, identity))
-        return {}
+    def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:
+        vpc, region = resource["VpcId"], params["region"]
+        if (
+            any(s["VpcId"] == vpc for s in self._ec2.all(SUBNETS, params))
+            or any(t["VpcId"] == vpc for t in self._ec2.all(ROUTE_TABLES, params))
+            or self._ec2.attached_gateways(params, vpc)
+            or interfaces(self._context, region, vpc=vpc)
+            or security_groups(self._context, region, vpc=vpc)
+        ):
+            raise self._has_dependencies(resource)

@@ -9,6 +9,15 @@ from rehearsal.clouds.core.node_api import NodeApi
 
 IMAGE = "gke.gcr.io/nvidia-gpu-device-plugin:1.36.0-gke.10"
 NAME = "nvidia-gpu-device-plugin"
+_VOLUMES = {
+    "device-plugin": ("/var/lib/kubelet/device-plugins", "/device-plugin"),
+    "dev": ("/dev", "/dev"),
+    "nvidia": ("/home/kubernetes/bin/nvidia", "/usr/local/nvidia"),
+    "pod-resources": ("/var/lib/kubelet/pod-resources", "/var/lib/kubelet/pod-resources"),
+    "proc": ("/proc", "/proc"),
+    "nvidia-config": ("/etc/nvidia", "/etc/nvidia"),
+}
+"""Of the device plugin: name -> path on the node, and path in the container."""
 
 
 def install(api: NodeApi) -> None:
@@ -48,26 +57,6 @@ def device_plugin() -> JsonObject:
     Source: cmd/nvidia_gpu/device-plugin.yaml of GoogleCloudPlatform/container-engine-accelerators.
     """
     labels = {"k8s-app": NAME}
-    volumes = {
-        "device-plugin": "/var/lib/kubelet/device-plugins",
-        "dev": "/dev",
-        "nvidia": "/home/kubernetes/bin/nvidia",
-        "pod-resources": "/var/lib/kubelet/pod-resources",
-        "proc": "/proc",
-        "nvidia-config": "/etc/nvidia",
-    }
-    mounts = {
-        "device-plugin": "/device-plugin",
-        "dev": "/dev",
-        "nvidia": "/usr/local/nvidia",
-        "pod-resources": "/var/lib/kubelet/pod-resources",
-        "proc": "/proc",
-        "nvidia-config": "/etc/nvidia",
-    }
-    requirements = [
-        {"key": "cloud.google.com/gke-accelerator", "operator": "Exists"},
-        {"key": "gke-no-default-nvidia-gpu-device-plugin", "operator": "DoesNotExist"},
-    ]
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -79,49 +68,56 @@ def device_plugin() -> JsonObject:
         "spec": {
             "selector": {"matchLabels": labels},
             "updateStrategy": {"type": "RollingUpdate"},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "priorityClassName": "system-node-critical",
-                    "affinity": {
-                        "nodeAffinity": {
-                            "requiredDuringSchedulingIgnoredDuringExecution": {
-                                "nodeSelectorTerms": [{"matchExpressions": requirements}]
-                            }
-                        }
-                    },
-                    "tolerations": [{"operator": "Exists"}],
-                    "hostNetwork": True,
-                    "hostPID": True,
-                    "containers": [
-                        {
-                            "name": NAME,
-                            "image": IMAGE,
-                            "imagePullPolicy": "IfNotPresent",
-                            "command": [
-                                "/usr/bin/nvidia-gpu-device-plugin",
-                                "-logtostderr",
-                                "--enable-container-gpu-metrics",
-                                "--enable-health-monitoring",
-                                "--gpu-config=/etc/nvidia/gpu_config.json",
-                            ],
-                            "env": [
-                                {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}
-                            ],
-                            "resources": {
-                                "requests": {"cpu": "50m", "memory": "50Mi"},
-                                "limits": {"memory": "100Mi"},
-                            },
-                            "securityContext": {"privileged": True},
-                            "volumeMounts": [
-                                {"name": name, "mountPath": path} for name, path in mounts.items()
-                            ],
-                        }
-                    ],
-                    "volumes": [
-                        {"name": name, "hostPath": {"path": path}} for name, path in volumes.items()
-                    ],
-                },
-            },
+            "template": {"metadata": {"labels": labels}, "spec": _device_plugin_pod()},
         },
+    }
+
+
+def _device_plugin_pod() -> JsonObject:
+    requirements = [
+        {"key": "cloud.google.com/gke-accelerator", "operator": "Exists"},
+        {"key": "gke-no-default-nvidia-gpu-device-plugin", "operator": "DoesNotExist"},
+    ]
+    return {
+        "priorityClassName": "system-node-critical",
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": requirements}]
+                }
+            }
+        },
+        "tolerations": [{"operator": "Exists"}],
+        "hostNetwork": True,
+        "hostPID": True,
+        "containers": [_device_plugin_container()],
+        "volumes": [
+            {"name": name, "hostPath": {"path": on_the_node}}
+            for name, (on_the_node, _) in _VOLUMES.items()
+        ],
+    }
+
+
+def _device_plugin_container() -> JsonObject:
+    return {
+        "name": NAME,
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [
+            "/usr/bin/nvidia-gpu-device-plugin",
+            "-logtostderr",
+            "--enable-container-gpu-metrics",
+            "--enable-health-monitoring",
+            "--gpu-config=/etc/nvidia/gpu_config.json",
+        ],
+        "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "50Mi"},
+            "limits": {"memory": "100Mi"},
+        },
+        "securityContext": {"privileged": True},
+        "volumeMounts": [
+            {"name": name, "mountPath": in_the_container}
+            for name, (_, in_the_container) in _VOLUMES.items()
+        ],
     }

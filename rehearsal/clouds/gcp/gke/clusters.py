@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core import cluster_names
@@ -121,46 +122,16 @@ class Clusters:
         name = str(requested.get("name", ""))
         check_name("cluster", name)
         key = f"{parent}/clusters/{name}"
-        pools = list(requested.get("nodePools") or [])
-        count = int(requested.get("initialNodeCount", 0))
-        if not pools and count < 1:
-            raise google_error(400, "Cluster.initial_node_count must be greater than zero.")
-        if pools and count:
-            raise google_error(
-                400, "Cluster.initial_node_count and Cluster.node_pools must not both be set."
-            )
+        pools = _requested_pools(requested)
         with self._store.lock:
             if self._store.get(CLUSTERS, key):
                 raise google_error(409, f"Already exists: {key}.")
             network = check_network(self._store, project, location, requested)
-            locations = list(requested.get("locations") or default_locations(location))
-            wrong = sorted(set(locations) - set(zones_of(location)))
-            if wrong:
-                raise google_error(
-                    400,
-                    f"Locations {', '.join(wrong)} are not in {location}; it has "
-                    f"{', '.join(zones_of(location))}.",
-                )
-            if not pools:
-                pools = [
-                    {
-                        "name": "default-pool",
-                        "initialNodeCount": count,
-                        "config": requested.get("nodeConfig") or {},
-                    }
-                ]
+            locations = _requested_locations(requested, location)
             for pool in pools:
                 check_pool(pool, location=location, channel=_channel(requested))
                 check_key_there(self._context, (pool.get("config") or {}).get("bootDiskKmsKey"))
-            private = bool((requested.get("privateClusterConfig") or {}).get("enablePrivateNodes"))
-            nodes = [
-                Added(
-                    pool.get("config") or {},
-                    int(pool.get("initialNodeCount", 0)) * len(pool.get("locations") or locations),
-                    private,
-                )
-                for pool in pools
-            ]
+            nodes = _added_nodes(requested, pools, locations)
             check_quotas(self._context, project, location, nodes)
             check_access(requested)
             check_multi_networking(requested)
@@ -177,11 +148,7 @@ class Clusters:
             )
             cluster |= network.as_answered()
             cluster["networkConfig"] = {**cluster["networkConfig"], **network.in_network_config()}
-            cluster |= fill_access(cluster)
-            cluster |= observed(requested)
-            cluster["databaseEncryption"] = database_encryption(cluster["databaseEncryption"])
-            if "maintenancePolicy" in requested:
-                cluster["maintenancePolicy"] = changed_policy(None, requested["maintenancePolicy"])
+            cluster |= _derived(cluster, requested)
             self._store.put(CLUSTERS, key, ClusterRecord(key=key, cluster=cluster))
             for pool in pools:
                 self._pools.add(key, cluster, pool)
@@ -317,6 +284,57 @@ class Clusters:
 def _channel(cluster: JsonObject) -> str:
     """New clusters are in REGULAR unless they say otherwise."""
     return str((cluster.get("releaseChannel") or {}).get("channel") or "REGULAR")
+
+
+def _requested_pools(requested: JsonObject) -> list[JsonObject]:
+    """Returns the pools of a new cluster: one by the name default-pool if it names none."""
+    pools = list(requested.get("nodePools") or [])
+    count = int(requested.get("initialNodeCount", 0))
+    if not pools and count < 1:
+        raise google_error(400, "Cluster.initial_node_count must be greater than zero.")
+    if pools and count:
+        raise google_error(
+            400, "Cluster.initial_node_count and Cluster.node_pools must not both be set."
+        )
+    config = requested.get("nodeConfig") or {}
+    return pools or [{"name": "default-pool", "initialNodeCount": count, "config": config}]
+
+
+def _requested_locations(requested: JsonObject, location: str) -> list[str]:
+    """Returns the zones of a new cluster's nodes. Raises CloudError."""
+    locations = list(requested.get("locations") or default_locations(location))
+    wrong = sorted(set(locations) - set(zones_of(location)))
+    if wrong:
+        raise google_error(
+            400,
+            f"Locations {', '.join(wrong)} are not in {location}; it has "
+            f"{', '.join(zones_of(location))}.",
+        )
+    return locations
+
+
+def _added_nodes(
+    requested: JsonObject, pools: Sequence[JsonObject], locations: Sequence[str]
+) -> list[Added]:
+    """Returns the nodes that a new cluster takes from the project's quotas."""
+    private = bool((requested.get("privateClusterConfig") or {}).get("enablePrivateNodes"))
+    return [
+        Added(
+            pool.get("config") or {},
+            int(pool.get("initialNodeCount", 0)) * len(pool.get("locations") or locations),
+            private,
+        )
+        for pool in pools
+    ]
+
+
+def _derived(cluster: JsonObject, requested: JsonObject) -> JsonObject:
+    """Returns the fields that GKE completes in a new cluster. Raises CloudError."""
+    fields = {**fill_access(cluster), **observed(requested)}
+    fields["databaseEncryption"] = database_encryption(cluster["databaseEncryption"])
+    if "maintenancePolicy" in requested:
+        fields["maintenancePolicy"] = changed_policy(None, requested["maintenancePolicy"])
+    return fields
 
 
 def _filled(

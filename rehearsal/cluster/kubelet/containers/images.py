@@ -124,84 +124,152 @@ def program(
 
     Raises Unsupported for an image or command that has no program here.
     """
-    name = repository(image)
-    if name.rsplit("/", 1)[-1] == "python":
+    container = _Container(
+        repository=repository(image), command=command, args=args, toolchain=toolchain, shims=shims
+    )
+    if container.name == "python":
         return _python(command or ("python3",), args)
-    if (argv := cluster_programs.command_line(name, args, toolchain, address)) is not None:
+    argv = cluster_programs.command_line(container.repository, args, toolchain, address)
+    if argv is not None:
         return Program(argv=argv)
-    last = name.rsplit("/", 1)[-1]
-    called = Path(command[0]).name if command else ""
-    if name.startswith("registry.k8s.io/nfd/"):
-        return _feature_discovery(called, (*command[1:], *args), toolchain)
-    if name.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
-        return _own(toolchain.gke_device_plugin)
-    if name == "quay.io/jetstack/cert-manager-controller":
-        return _module("rehearsal.cluster.cert_manager")
-    if name == "registry.k8s.io/pause":
-        return _sleeper(last, "it does nothing anywhere")
-    if name in ("cos-nvidia-installer", "gke-nvidia-installer"):
-        return Program(argv=(driver_requests.PROGRAM,), path=(shims,), host_paths=(shims,))
-    match last:
-        case "gpu-operator" if called in ("", "gpu-operator"):
+    for select in (_cluster_program, _operator_program, _workload_program):
+        if (selected := select(container)) is not None:
+            return selected
+    raise Unsupported(
+        f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
+        "supported are python, vLLM's vllm-openai, NVIDIA's gpu-operator, driver, "
+        "k8s-driver-manager, container-toolkit, k8s-mig-manager, k8s-device-plugin "
+        "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
+        "command, GKE's nvidia-gpu-device-plugin and driver installers, Prometheus, its "
+        "operator and adapter, KEDA, and cert-manager; kwok simulates pods of other "
+        "registries"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Container:
+    """A container's image and command line, and where programs for it are."""
+
+    repository: str
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+    toolchain: Toolchain
+    shims: Path
+
+    @property
+    def name(self) -> str:
+        """The last part of the image's repository."""
+        return self.repository.rsplit("/", 1)[-1]
+
+    @property
+    def program(self) -> str:
+        """The name of the program in the command; empty if the image's own one runs."""
+        return Path(self.command[0]).name if self.command else ""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (*self.command[1:], *self.args)
+
+    def command_line(self, default: str) -> tuple[str, ...]:
+        """default: the program of the image's entrypoint."""
+        return (self.program or default, *self.arguments)
+
+
+def _cluster_program(container: _Container) -> Program | None:
+    """Selects by the whole repository: programs of Kubernetes, GKE and cert-manager."""
+    if container.repository.startswith("registry.k8s.io/nfd/"):
+        return _feature_discovery(container.program, container.arguments, container.toolchain)
+    if container.repository.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
+        return _own(container.toolchain.gke_device_plugin)
+    match container.repository:
+        case "quay.io/jetstack/cert-manager-controller":
+            return _module("rehearsal.cluster.cert_manager")
+        case "registry.k8s.io/pause":
+            return _sleeper(container.name, "it does nothing anywhere")
+        case "cos-nvidia-installer" | "gke-nvidia-installer":
+            shims = (container.shims,)
+            return Program(argv=(driver_requests.PROGRAM,), path=shims, host_paths=shims)
+        case _:
+            return None
+
+
+def _operator_program(container: _Container) -> Program | None:
+    """Selects among the images of NVIDIA's operator and its operands."""
+    shims = (container.shims,)
+    match container.name:
+        case "gpu-operator" if container.program in ("", "gpu-operator"):
             return _module("rehearsal.cluster.gpu_operator")
         case "gpu-operator":
-            argv = _in_place((called, *command[1:], *args))
-            return _with_modules(Program(argv=argv, path=(shims,)))
-        case "driver" if called in (driver_kernel.PROGRAM, "sh"):
-            return Program(argv=(called, *command[1:], *args), path=(shims,), host_paths=(shims,))
+            argv = _in_place(container.command_line(""))
+            return _with_modules(Program(argv=argv, path=shims))
+        case "driver" if container.program in (driver_kernel.PROGRAM, "sh"):
+            return Program(argv=container.command_line(""), path=shims, host_paths=shims)
         case "k8s-driver-manager":
-            argv = (called or "driver-manager", *command[1:], *args)
-            return _with_modules(Program(argv=argv, path=(shims,)))
+            argv = container.command_line("driver-manager")
+            return _with_modules(Program(argv=argv, path=shims))
         case "container-toolkit":
-            argv = _in_place((called or "nvidia-toolkit", *command[1:], *args))
-            return _with_modules(Program(argv=argv, path=(shims,)))
-        case "dcgm-exporter" if not command and toolchain.prometheus is not None:
-            return _module("rehearsal.cluster.dcgm_exporter")
-        case "dcgm-exporter" if not command:
-            return _sleeper(last, "its engine needs real GPUs, and nothing here would ask it")
-        case "dcgm" if not command:
-            return _sleeper(last, "its engine needs real GPUs")
+            argv = _in_place(container.command_line("nvidia-toolkit"))
+            return _with_modules(Program(argv=argv, path=shims))
+        case "dcgm-exporter" | "dcgm" if not container.command:
+            return _dcgm(container)
         case "k8s-mig-manager":
-            manager, parted = toolchain.mig_manager.parent, toolchain.mig_parted
-            return Program(
-                argv=_in_place((called or "nvidia-mig-manager", *command[1:], *args)),
-                path=(shims, manager, parted.parent),
-                host_paths=(shims, manager, parted.parent),
-                files=((parted, Path("/usr/bin/nvidia-mig-parted")),),
-            )
-        case "k8s-device-plugin" if called in _DEVICE_PLUGIN_COMMANDS:
-            programs = (
-                toolchain.device_plugin,
-                toolchain.gpu_feature_discovery,
-                toolchain.config_manager,
-                toolchain.mps_control_daemon,
-            )
-            path = (shims, *dict.fromkeys(one.parent for one in programs))
-            argv = _in_place((called or "nvidia-device-plugin", *command[1:], *args))
-            if called == "mps-control-daemon":
-                return _with_modules(
-                    Program(argv=argv, path=(*path, stand_ins.of_workloads(shims)))
-                )
-            python = (Path(sys.base_prefix), stand_ins.MPS_CONTROL)
-            return Program(argv=argv, path=path, host_paths=(*path, *python))
-        case "tritonserver" if (command or args) and toolchain.triton is not None:
-            return _triton(toolchain.triton, command, args, shims)
+            return _mig_manager(container)
+        case "k8s-device-plugin" if container.program in _DEVICE_PLUGIN_COMMANDS:
+            return _device_plugin(container)
+        case _:
+            return None
+
+
+def _dcgm(container: _Container) -> Program:
+    if container.name == "dcgm":
+        return _sleeper(container.name, "its engine needs real GPUs")
+    if container.toolchain.prometheus is not None:
+        return _module("rehearsal.cluster.dcgm_exporter")
+    return _sleeper(container.name, "its engine needs real GPUs, and nothing here would ask it")
+
+
+def _mig_manager(container: _Container) -> Program:
+    parted = container.toolchain.mig_parted
+    path = (container.shims, container.toolchain.mig_manager.parent, parted.parent)
+    return Program(
+        argv=_in_place(container.command_line("nvidia-mig-manager")),
+        path=path,
+        host_paths=path,
+        files=((parted, Path("/usr/bin/nvidia-mig-parted")),),
+    )
+
+
+def _device_plugin(container: _Container) -> Program:
+    toolchain = container.toolchain
+    programs = (
+        toolchain.device_plugin,
+        toolchain.gpu_feature_discovery,
+        toolchain.config_manager,
+        toolchain.mps_control_daemon,
+    )
+    path = (container.shims, *dict.fromkeys(program.parent for program in programs))
+    argv = _in_place(container.command_line("nvidia-device-plugin"))
+    if container.program == "mps-control-daemon":
+        workloads = stand_ins.of_workloads(container.shims)
+        return _with_modules(Program(argv=argv, path=(*path, workloads)))
+    python = (Path(sys.base_prefix), stand_ins.MPS_CONTROL)
+    return Program(argv=argv, path=path, host_paths=(*path, *python))
+
+
+def _workload_program(container: _Container) -> Program | None:
+    """Selects among the images of workloads: Triton, vLLM, and CUDA's with a command."""
+    command, args, shims = container.command, container.args, container.shims
+    triton_server = container.toolchain.triton
+    match container.name:
+        case "tritonserver" if (command or args) and triton_server is not None:
+            return _triton(triton_server, command, args, shims)
         case "cuda" | "tritonserver" if command:
             return _workload(command, args, shims)
         case "vllm-openai":
             path = (stand_ins.of_workloads(shims),)
-            argv = _vllm(command)
-            return _with_modules(Program(argv=(*argv, *args), path=path))
+            return _with_modules(Program(argv=(*_vllm(command), *args), path=path))
         case _:
-            raise Unsupported(
-                f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
-                "supported are python, vLLM's vllm-openai, NVIDIA's gpu-operator, driver, "
-                "k8s-driver-manager, container-toolkit, k8s-mig-manager, k8s-device-plugin "
-                "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
-                "command, GKE's nvidia-gpu-device-plugin and driver installers, Prometheus, its "
-                "operator and adapter, KEDA, and cert-manager; kwok simulates pods of other "
-                "registries"
-            )
+            return None
 
 
 def _feature_discovery(called: str, args: tuple[str, ...], toolchain: Toolchain) -> Program:

@@ -5,7 +5,7 @@ Feature Discovery.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubeapi import JsonObject
@@ -53,7 +53,22 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
         "app.kubernetes.io/component": "gpu-operator",
         "helm.sh/chart": f"gpu-operator-{VERSION}",
     }
-    made = [
+    manifests = [
+        *_operator(full, labels, release, namespace),
+        *_config_maps(full, labels, namespace),
+        *_cluster_policy(full, labels),
+    ]
+    if full["nfd"]["enabled"]:
+        manifests += feature_discovery(full, release, namespace)
+    manifests.extend(copy.deepcopy(item) for item in full["extraObjects"])
+    return manifests
+
+
+def _operator(
+    full: Mapping[str, Any], labels: Mapping[str, str], release: str, namespace: str
+) -> list[JsonObject]:
+    """The operator's Deployment, its account, and its rights."""
+    return [
         _object("v1", "ServiceAccount", _OPERATOR, labels, namespace),
         _object(
             "rbac.authorization.k8s.io/v1", "ClusterRole", _OPERATOR, labels, rules=_cluster_rules()
@@ -85,6 +100,11 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
             "apps/v1", "Deployment", _OPERATOR, labels, namespace, spec=_deployment(full, release)
         ),
     ]
+
+
+def _config_maps(
+    full: Mapping[str, Any], labels: Mapping[str, str], namespace: str
+) -> Iterator[JsonObject]:
     for section, key in (
         ("migManager", None),
         ("devicePlugin", None),
@@ -93,9 +113,10 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
         config = full[section]["config"]
         if config["create"] and config["data"]:
             data = config["data"] if key is None else {key: config["data"]}
-            made.append(
-                _object("v1", "ConfigMap", str(config["name"]), labels, namespace, data=data)
-            )
+            yield _object("v1", "ConfigMap", str(config["name"]), labels, namespace, data=data)
+
+
+def _cluster_policy(full: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[JsonObject]:
     if full["clusterPolicy"]["deployCR"]:
         policy = _object(
             "nvidia.com/v1",
@@ -106,11 +127,7 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
         )
         if full["operator"]["cleanupCRD"]:
             policy["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
-        made.append(policy)
-    if full["nfd"]["enabled"]:
-        made += feature_discovery(full, release, namespace)
-    made.extend(copy.deepcopy(item) for item in full["extraObjects"])
-    return made
+        yield policy
 
 
 def removed_crds(values: Mapping[str, Any]) -> list[JsonObject]:

@@ -104,6 +104,39 @@ class _Made:
 
     def metrics_server(self) -> list[JsonObject]:
         full, name = self._full, self._server
+        ports = [
+            {"name": "https", "port": 443, "targetPort": 6443, "protocol": "TCP"},
+            {"name": "metrics", "port": 8080, "targetPort": 8080, "protocol": "TCP"},
+        ]
+        api = {
+            "service": {"name": name, "namespace": self._namespace, "port": 443},
+            "group": "external.metrics.k8s.io",
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        }
+        return [
+            self._object("v1", "ServiceAccount", _METRICS_ACCOUNT),
+            self._service(name, name, ports),
+            self._deployment(
+                _METRICS_ACCOUNT,
+                name,
+                self._metrics_container(),
+                replicas=full["metricsServer"]["replicaCount"],
+                context=full["podSecurityContext"]["metricServer"],
+                volumes=[self._certificates(optional=False)],
+            ),
+            # Its caBundle is the operator's to write.
+            self._object(
+                "apiregistration.k8s.io/v1",
+                "APIService",
+                "v1beta1.external.metrics.k8s.io",
+                spec=api,
+            ),
+        ]
+
+    def _metrics_container(self) -> JsonObject:
+        full = self._full
         address = f"{self._operator}.{self._namespace}.svc.{full['clusterDomain']}:9666"
         arguments = [
             "--port=8080",
@@ -118,8 +151,8 @@ class _Made:
             f"--cert-dir={_CERTIFICATES}",
             f"--v={full['logging']['metricServer']['level']}",
         ]
-        container: JsonObject = {
-            "name": name,
+        return {
+            "name": self._server,
             "image": self._image("metricsApiServer"),
             "imagePullPolicy": full["image"]["pullPolicy"],
             "command": ["/keda-adapter"],
@@ -139,36 +172,6 @@ class _Made:
             "securityContext": full["securityContext"]["metricServer"],
             "volumeMounts": [_mounted()],
         }
-        ports = [
-            {"name": "https", "port": 443, "targetPort": 6443, "protocol": "TCP"},
-            {"name": "metrics", "port": 8080, "targetPort": 8080, "protocol": "TCP"},
-        ]
-        api = {
-            "service": {"name": name, "namespace": self._namespace, "port": 443},
-            "group": "external.metrics.k8s.io",
-            "version": "v1beta1",
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        }
-        return [
-            self._object("v1", "ServiceAccount", _METRICS_ACCOUNT),
-            self._service(name, name, ports),
-            self._deployment(
-                _METRICS_ACCOUNT,
-                name,
-                container,
-                replicas=full["metricsServer"]["replicaCount"],
-                context=full["podSecurityContext"]["metricServer"],
-                volumes=[self._certificates(optional=False)],
-            ),
-            # Its caBundle is the operator's to write.
-            self._object(
-                "apiregistration.k8s.io/v1",
-                "APIService",
-                "v1beta1.external.metrics.k8s.io",
-                spec=api,
-            ),
-        ]
 
     def rights(self) -> list[JsonObject]:
         operator, reader = self._operator, f"{self._operator}-external-metrics-reader"

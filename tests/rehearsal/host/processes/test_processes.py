@@ -276,6 +276,7 @@ def test_an_old_record_does_not_end_the_newer_process_of_its_name(environment: P
 
 def test_a_process_without_a_readable_record_is_found_by_its_marks(environment: Path) -> None:
     record = processes.start(environment, "lost", SLEEP)
+    until(lambda: runs_program(record, "sleep"))
     (environment / "processes/lost.json").write_text("{ not json")
     assert processes.end_leftovers(environment) == [f"process {record.pid}"]
     assert not runs(record.pid)

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from kubeapi import ApiError, Client, Unreachable, list_and_watch
+from rehearsal.cluster.control_plane import process_images
 from rehearsal.cluster.node import launcher
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import checkpoints
 from rehearsal.scenario import environment as environments
+from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 
 Make = Callable[[str], Environment]
@@ -244,6 +246,22 @@ def make_environment_with_all_tools(whole_toolchain: Toolchain, confined: Path) 
     """As make_environment; Triton, Prometheus, its operator and KEDA run in them."""
     with _making(whole_toolchain, confined) as make:
         yield make
+
+
+@pytest.fixture(scope="module")
+def simulated_programs() -> Iterator[None]:
+    """NVIDIA's programs are simulated: other runs have their own ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(process_images.VARIABLE, "simulated")
+        yield
+
+
+@pytest.fixture(scope="module")
+def client(engine: Engine) -> Client:
+    """Brings up the stack of the module's `engine`; a client of its only cluster."""
+    up = engine.up()
+    assert up.code == 0, up.output
+    return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-import yaml
 
 from apis import names
 from infra import plan
@@ -20,6 +19,7 @@ from rehearsal.scenario import existing_cluster
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.existing_cluster import operator_to_adopt, record
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import until
 
@@ -39,13 +39,12 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     """The stack adopts the operator, disables MIG on destroy, and taints new nodes."""
     environment = make_environment("existing-a100-t4")
     stack_file = environment.stack_file("existing-a100-t4")
-    stack = yaml.safe_load(stack_file.read_text())
-    stack["config"]["slicewright:fleet"] |= {
-        "gpu_operator": {"existing": True, "namespace": NAMESPACE, "mig_strategy": "mixed"},
-        "on_destroy": {"mig_layout": "disable"},
-        "startup_taint": "admission-policy",
-    }
-    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    with edited_fleet(stack_file) as fleet:
+        fleet |= {
+            "gpu_operator": {"existing": True, "namespace": NAMESPACE, "mig_strategy": "mixed"},
+            "on_destroy": {"mig_layout": "disable"},
+            "startup_taint": "admission-policy",
+        }
     fleet = plan.read_file(stack_file)
     assert isinstance(fleet, ByoFleetPlan)
     existing_cluster.make(environment, fleet)

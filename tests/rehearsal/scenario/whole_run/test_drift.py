@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from apis.names import POOL_LABEL
 from infra import plan, values
@@ -27,6 +26,7 @@ from rehearsal.scenario import cloud_variables
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 
 pytestmark = [
     pytest.mark.rehearsal,
@@ -116,10 +116,9 @@ def test_a_fleet_that_was_just_made_has_no_drift(fleet: Fleet) -> None:
 
 def test_what_changed_in_file_cloud_and_operator_is_found_and_healed(fleet: Fleet) -> None:
     stack_file = fleet.environment.stack_file("eks-a100")
-    stack = yaml.safe_load(stack_file.read_text())  # with the salt that the engine has added
-    (pool,) = stack["config"]["slicewright:fleet"]["node_pools"]
-    pool["tags"] = {"team": "ml"}
-    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    with edited_fleet(stack_file) as fleet:
+        (pool,) = fleet["node_pools"]
+        pool["tags"] = {"team": "ml"}
     policy = {"spec": {"dcgmExporter": {"enabled": False}}}
     fleet.client.patch(POLICY, policy)
     planned = plan.read_file(stack_file)

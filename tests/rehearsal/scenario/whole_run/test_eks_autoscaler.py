@@ -9,20 +9,19 @@ and vLLM are simulated.
 from __future__ import annotations
 
 import http.client
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 
 from apis import names
 from kubeapi import Client
-from rehearsal.cluster.control_plane import process_images
 from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
 from tests.rehearsal.cluster.monitoring.installed import served_demand
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [
@@ -55,14 +54,11 @@ SERVER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def engine(make_environment_with_all_tools: Callable[[str], Environment]) -> Iterator[Engine]:
-    with pytest.MonkeyPatch.context() as patch:
-        # What NVIDIA's programs do is shown by the other runs.
-        patch.setenv(process_images.VARIABLE, "simulated")
-        environment = make_environment_with_all_tools("s1-scaled")
-        stack_file = environment.stack_file("eks-a100")
-        stack = yaml.safe_load(stack_file.read_text())
-        fleet = stack["config"]["slicewright:fleet"]
+def engine(
+    make_environment_with_all_tools: Callable[[str], Environment], simulated_programs: None
+) -> Engine:
+    environment = make_environment_with_all_tools("s1-scaled")
+    with edited_fleet(environment.stack_file("eks-a100")) as fleet:
         down = {"unneeded_minutes": 1, "after_scale_up_minutes": 1}
         fleet["cluster"] |= {
             "region": "us-west-2",
@@ -78,17 +74,9 @@ def engine(make_environment_with_all_tools: Callable[[str], Environment]) -> Ite
         }
         fleet["monitoring"] = {"prometheus": "stack", "scrape_interval": "2s"}
         fleet["workloads"] = [SERVER]
-        stack_file.write_text(yaml.safe_dump(stack))
-        engine = Engine(environment, "eks-a100", print)
-        assert engine.init().code == 0
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def client(engine: Engine) -> Client:
-    up = engine.up()
-    assert up.code == 0, up.output
-    return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
+    engine = Engine(environment, "eks-a100", print)
+    assert engine.init().code == 0
+    return engine
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ from rehearsal.scenario import faults, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright
 from tests.rehearsal.scenario.whole_run.waiting import until
@@ -626,13 +627,10 @@ def test_with_the_old_layout_in_the_stack_file_up_succeeds_and_no_node_changes(
 
 def _bring_up(engine: Engine, strategy: str, **pools: Mapping[str, Any]) -> None:
     """With another strategy, and other keys of pools by name."""
-    stack_file = engine.environment.stack_file("eks-a100")
-    stack = yaml.safe_load(stack_file.read_text())
-    fleet = stack["config"]["slicewright:fleet"]
-    fleet["gpu_operator"]["mig_strategy"] = strategy
-    for pool in fleet["node_pools"]:
-        pool |= pools.get(pool["name"].partition("-")[0], {})
-    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    with edited_fleet(engine.environment.stack_file("eks-a100")) as fleet:
+        fleet["gpu_operator"]["mig_strategy"] = strategy
+        for pool in fleet["node_pools"]:
+            pool |= pools.get(pool["name"].partition("-")[0], {})
     up = engine.up()
     assert up.code == 0, up.output
 

@@ -5,16 +5,15 @@ pod that asks for a partition; the node holds its startup taint until its agent 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 
 from kubeapi import Client
-from rehearsal.cluster.control_plane import process_images
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.test_eks_autoscaler import SLICE
 from tests.rehearsal.scenario.whole_run.waiting import until
 
@@ -43,14 +42,9 @@ POD: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
-    with pytest.MonkeyPatch.context() as patch:
-        # What NVIDIA's programs do is shown by the other runs.
-        patch.setenv(process_images.VARIABLE, "simulated")
-        environment = make_environment("s1-karpenter")
-        stack_file = environment.stack_file("eks-a100")
-        stack = yaml.safe_load(stack_file.read_text())
-        fleet = stack["config"]["slicewright:fleet"]
+def engine(make_environment: Callable[[str], Environment], simulated_programs: None) -> Engine:
+    environment = make_environment("s1-karpenter")
+    with edited_fleet(environment.stack_file("eks-a100")) as fleet:
         fleet["cluster"] |= {
             "region": "us-west-2",
             "zones": ["us-west-2a", "us-west-2b"],
@@ -65,17 +59,9 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
             "release_version": "1.36.2-20260714",
             "partition": {"mode": "operator", "layout": {"1g.10gb": 7}},
         }
-        stack_file.write_text(yaml.safe_dump(stack))
-        engine = Engine(environment, "eks-a100", print)
-        assert engine.init().code == 0
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def client(engine: Engine) -> Client:
-    up = engine.up()
-    assert up.code == 0, up.output
-    return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
+    engine = Engine(environment, "eks-a100", print)
+    assert engine.init().code == 0
+    return engine
 
 
 def gpu_nodes(client: Client) -> list[dict[str, Any]]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-import yaml
 
 from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.cluster.node import container_runtime
 from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.orders import (
     AGENT,
     Conductor,
@@ -93,23 +93,20 @@ def environment(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(container_runtime.VARIABLE, request.param)
         environment = make_environment(f"s1-{request.param}")
-        stack_file = environment.stack_file("eks-a100")
-        stack = yaml.safe_load(stack_file.read_text())
-        fleet = stack["config"]["slicewright:fleet"]
-        (a100,) = fleet["node_pools"]
-        a100["nodes"] = {"count": 2}
-        h100 = {
-            **a100,
-            "name": H100,
-            "machine_type": "p5.48xlarge",
-            "partition": {"mode": "operator", "layout": {"3g.40gb": 2}},
-        }
-        fleet["node_pools"] = [a100, h100]
-        # Where both machine types are.
-        fleet["cluster"] |= {"region": "us-west-2", "zones": ["us-west-2a", "us-west-2b"]}
-        # So that a node that hangs ends the run with a message.
-        fleet["verify_timeout_minutes"] = 6
-        stack_file.write_text(yaml.safe_dump(stack))
+        with edited_fleet(environment.stack_file("eks-a100")) as fleet:
+            (a100,) = fleet["node_pools"]
+            a100["nodes"] = {"count": 2}
+            h100 = {
+                **a100,
+                "name": H100,
+                "machine_type": "p5.48xlarge",
+                "partition": {"mode": "operator", "layout": {"3g.40gb": 2}},
+            }
+            fleet["node_pools"] = [a100, h100]
+            # Where both machine types are.
+            fleet["cluster"] |= {"region": "us-west-2", "zones": ["us-west-2a", "us-west-2b"]}
+            # So that a node that hangs ends the run with a message.
+            fleet["verify_timeout_minutes"] = 6
         yield environment
 
 

@@ -29,6 +29,7 @@ from rehearsal.scenario.existing_cluster.nodes import node_objects
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright import cli
 from slicewright.exit_codes import PROVEN
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import is_held, until, until_serving_again
@@ -54,15 +55,12 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     """The cluster is there, with MIG off; the operator brings the driver, too."""
     environment = make_environment("existing-a100-t4")
     # Its owner has labelled one node for us, and selects the others by a label of their own.
-    stack_file = environment.stack_file("existing-a100-t4")
-    stack = yaml.safe_load(stack_file.read_text())
-    own = stack["config"]["slicewright:fleet"]
-    assert own["startup_taint"] == "admission-policy"
-    (pool,) = (pool for pool in own["node_pools"] if pool["name"] == T4)
-    pool |= {"select": {"rack": "t4"}, "nodes": {"min": 1, "max": 2}}
-    driver = {"enabled": True, "version": OLD_DRIVER}
-    own["gpu_operator"] |= {"driver": driver, "toolkit": {"enabled": True}}
-    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    with edited_fleet(environment.stack_file("existing-a100-t4")) as fleet:
+        assert fleet["startup_taint"] == "admission-policy"
+        (pool,) = (pool for pool in fleet["node_pools"] if pool["name"] == T4)
+        pool |= {"select": {"rack": "t4"}, "nodes": {"min": 1, "max": 2}}
+        driver = {"enabled": True, "version": OLD_DRIVER}
+        fleet["gpu_operator"] |= {"driver": driver, "toolkit": {"enabled": True}}
     existing_cluster.make(environment, fleet_of(environment))
     engine = Engine(environment, "existing-a100-t4", print)
     assert engine.init().code == 0
@@ -101,15 +99,12 @@ def client(engine: Engine) -> Client:
 
 def bring_up(engine: Engine, *, strategy: str, **a100: Any) -> None:
     """The stack with another strategy, and with `partition` and `sharing` of the A100's pool."""
-    stack_file = engine.environment.stack_file("existing-a100-t4")
-    stack = yaml.safe_load(stack_file.read_text())
-    fleet = stack["config"]["slicewright:fleet"]
-    fleet["gpu_operator"]["mig_strategy"] = strategy
-    (pool,) = (pool for pool in fleet["node_pools"] if pool["name"] == A100)
-    for key in ("partition", "sharing"):
-        pool.pop(key, None)
-    pool.update(a100)
-    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    with edited_fleet(engine.environment.stack_file("existing-a100-t4")) as fleet:
+        fleet["gpu_operator"]["mig_strategy"] = strategy
+        (pool,) = (pool for pool in fleet["node_pools"] if pool["name"] == A100)
+        for key in ("partition", "sharing"):
+            pool.pop(key, None)
+        pool.update(a100)
     up = engine.up()
     assert up.code == 0, up.output
 
@@ -414,10 +409,8 @@ def test_another_driver_waits_for_a_disruption_budget_and_then_each_node_is_prov
     deployments = "/apis/apps/v1/namespaces/default/deployments"
     shared.create(deployments, _deployment("server", "nvidia.com/mig-2g.10gb"))
     (before,) = wait_for_ready(shared, "server", 1)
-    stack_file = engine.environment.stack_file("existing-a100-t4")
-    stack = yaml.safe_load(stack_file.read_text())
-    stack["config"]["slicewright:fleet"]["gpu_operator"]["driver"]["version"] = NEW_DRIVER
-    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    with edited_fleet(engine.environment.stack_file("existing-a100-t4")) as fleet:
+        fleet["gpu_operator"]["driver"]["version"] = NEW_DRIVER
 
     def held_by_the_budget() -> bool:
         conditions = {c["type"]: c for c in node_of(shared, A100)["status"]["conditions"]}

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-import yaml
 
 from infra import plan
 from infra.plan import ByoFleetPlan
@@ -22,6 +21,7 @@ from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from rehearsal.scenario import existing_cluster
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [
@@ -46,15 +46,14 @@ LONG_S = 600
 def engine(make_environment_with_prometheus: Callable[[str], Environment]) -> Engine:
     environment = make_environment_with_prometheus(STACK)
     stack_file = environment.stack_file(STACK)
-    stack = yaml.safe_load(stack_file.read_text())
-    stack["config"]["slicewright:fleet"]["monitoring"] = {
-        "prometheus": "existing",
-        "url": f"http://{NAME}.{NAMESPACE}.svc:9090",
-        "namespace": NAMESPACE,
-        "selector_labels": LABELS,
-        "scrape_interval": "10s",
-    }
-    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    with edited_fleet(stack_file) as fleet:
+        fleet["monitoring"] = {
+            "prometheus": "existing",
+            "url": f"http://{NAME}.{NAMESPACE}.svc:9090",
+            "namespace": NAMESPACE,
+            "selector_labels": LABELS,
+            "scrape_interval": "10s",
+        }
     fleet = plan.read_file(stack_file)
     assert isinstance(fleet, ByoFleetPlan)
     existing_cluster.make(environment, fleet)

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from kubeapi import ApiError, Client, Unreachable
-from rehearsal.cluster.control_plane import process_images
 from rehearsal.scenario import faults
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.fleet_faults import Drawn, Fleet, Layout
 from tests.rehearsal.scenario.whole_run.fleet_watcher import (
     NODES,
@@ -61,21 +60,17 @@ _AT_REST_S = 1500.0
 
 
 @pytest.fixture(scope="module")
-def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(process_images.VARIABLE, "simulated")
-        environment = make_environment("s1-faults")
-        stack_file = environment.stack_file("eks-a100")
-        stack = yaml.safe_load(stack_file.read_text())
-        (pool,) = stack["config"]["slicewright:fleet"]["node_pools"]
+def engine(make_environment: Callable[[str], Environment], simulated_programs: None) -> Engine:
+    environment = make_environment("s1-faults")
+    with edited_fleet(environment.stack_file("eks-a100")) as fleet:
+        (pool,) = fleet["node_pools"]
         pool |= {
             "nodes": {"min": 8, "max": 9},
             "rollout": {"max_unavailable": LIMIT, "canary": 1},
         }
-        stack_file.write_text(yaml.safe_dump(stack))
-        engine = Engine(environment, "eks-a100", print)
-        assert engine.init().code == 0
-        yield engine
+    engine = Engine(environment, "eks-a100", print)
+    assert engine.init().code == 0
+    return engine
 
 
 @pytest.fixture(scope="module")

@@ -44,13 +44,6 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     return engine
 
 
-@pytest.fixture(scope="module")
-def client(engine: Engine) -> Client:
-    up = engine.up()
-    assert up.code == 0, up.output
-    return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
-
-
 def test_the_pool_is_verified_after_one_reboot(client: Client, engine: Engine) -> None:
     fleet = proof.read_released_fleet(client)
     assert all(check.holds for check in proof.of_fleet("a100", fleet)), proof.of_fleet("", fleet)

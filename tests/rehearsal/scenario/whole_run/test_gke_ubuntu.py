@@ -54,13 +54,6 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     return engine
 
 
-@pytest.fixture(scope="module")
-def client(engine: Engine) -> Client:
-    up = engine.up()
-    assert up.code == 0, up.output
-    return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
-
-
 def daemon_sets(client: Client) -> dict[str, dict[str, Any]]:
     found = client.get("/apis/apps/v1/namespaces/gpu-operator/daemonsets")["items"]
     return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in found}

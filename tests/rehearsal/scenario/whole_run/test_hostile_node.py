@@ -19,11 +19,11 @@ import yaml
 from kubeapi import Client
 from kubeapi.client import credentials_of
 from rehearsal.cluster import control_plane
-from rehearsal.cluster.control_plane import process_images
 from rehearsal.scenario import faults
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from tests.fleet_controller.conftest import ApiServer
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.fleet_faults import Fleet, Layout
 from tests.rehearsal.scenario.whole_run.fleet_watcher import documented_reasons
 from tests.rehearsal.scenario.whole_run.hostile_node import Attacker
@@ -43,22 +43,18 @@ _SYSTEM_PODS = "/api/v1/namespaces/slicewright-system/pods"
 
 
 @pytest.fixture(scope="module")
-def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(process_images.VARIABLE, "simulated")
-        environment = make_environment("s1-hostile")
-        stack_file = environment.stack_file("eks-a100")
-        stack = yaml.safe_load(stack_file.read_text())
-        (pool,) = stack["config"]["slicewright:fleet"]["node_pools"]
+def engine(make_environment: Callable[[str], Environment], simulated_programs: None) -> Engine:
+    environment = make_environment("s1-hostile")
+    with edited_fleet(environment.stack_file("eks-a100")) as fleet:
+        (pool,) = fleet["node_pools"]
         pool |= {
             "nodes": {"min": 8, "max": 8},
             # The hostile node may fail its change: it is one of two that may, and no canary.
             "rollout": {"max_unavailable": 2, "canary": 0, "max_failures": 2},
         }
-        stack_file.write_text(yaml.safe_dump(stack))
-        engine = Engine(environment, "eks-a100", print)
-        assert engine.init().code == 0
-        yield engine
+    engine = Engine(environment, "eks-a100", print)
+    assert engine.init().code == 0
+    return engine
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ from rehearsal.scenario import official_plugins, proof
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from tests.infra import go_module
+from tests.rehearsal.scenario.stack_edits import edited_fleet
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.soak, pytest.mark.timeout(3600)]
 CHART_VARIABLE = "SLICEWRIGHT_TEST_GPU_OPERATOR_CHART"
@@ -143,15 +144,13 @@ def engine(
 def write_stack(environment: Environment, layout: str, nfd: packaged.Part) -> None:
     """eks-a100 with this layout, and the chart as a file or directory."""
     file = environment.stack_file("eks-a100")
-    stack = yaml.safe_load(file.read_text())
-    fleet = stack["config"]["slicewright:fleet"]
-    (pool,) = fleet["node_pools"]
-    pool["partition"]["config"] = layout
-    own = environment.root / f"chart-{layout}"
-    given = environment.stack.endswith(NVIDIAS)
-    chart = Path(os.environ[CHART_VARIABLE]).resolve() if given else own
-    fleet["gpu_operator"]["chart_path"] = str(chart)
-    file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    with edited_fleet(file) as fleet:
+        (pool,) = fleet["node_pools"]
+        pool["partition"]["config"] = layout
+        own = environment.root / f"chart-{layout}"
+        given = environment.stack.endswith(NVIDIAS)
+        chart = Path(os.environ[CHART_VARIABLE]).resolve() if given else own
+        fleet["gpu_operator"]["chart_path"] = str(chart)
     if not given:
         write_out(file, own, nfd if "nfds" in environment.stack else None)
 
@@ -171,13 +170,6 @@ def write_out(file: Path, directory: Path, part: packaged.Part | None) -> None:
         directory=directory,
         part=part,
     )
-
-
-@pytest.fixture(scope="module")
-def client(engine: Engine) -> Client:
-    up = engine.up()
-    assert up.code == 0, up.output
-    return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
 
 
 def test_every_node_offers_its_56_partitions(client: Client) -> None:

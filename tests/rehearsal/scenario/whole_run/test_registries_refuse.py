@@ -7,13 +7,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rehearsal.clouds.core.fault_file import Registry
-from rehearsal.cluster.control_plane import process_images
 from rehearsal.scenario import faults
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
@@ -25,12 +24,10 @@ LINES: list[str] = []
 
 
 @pytest.fixture(scope="module")
-def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(process_images.VARIABLE, "simulated")
-        engine = Engine(make_environment("s1-registry"), "eks-a100", LINES.append)
-        assert engine.init().code == 0
-        yield engine
+def engine(make_environment: Callable[[str], Environment], simulated_programs: None) -> Engine:
+    engine = Engine(make_environment("s1-registry"), "eks-a100", LINES.append)
+    assert engine.init().code == 0
+    return engine
 
 
 def said(words: str, timeout_s: float = 900) -> None:
