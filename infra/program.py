@@ -38,9 +38,9 @@ from infra.components.workloads import Workloads
 from infra.plan import (
     AdapterPlan,
     ByoFleetPlan,
-    ByoPoolPlan,
     EksAutoscalerPlan,
     EksFleetPlan,
+    ExistingSettings,
     FleetPlan,
     GkeFleetPlan,
     KarpenterPlan,
@@ -229,7 +229,12 @@ def _guard(fleet: FleetPlan, site: _Site, *, operator_account: str | None) -> No
         admin_groups=fleet.admin_groups,
         operator_account=operator_account,
         selecting=sorted(
-            {key for pool in fleet.pools if isinstance(pool, ByoPoolPlan) for key in pool.select}
+            {
+                key
+                for pool in fleet.pools
+                if isinstance(pool.settings, ExistingSettings)
+                for key in pool.settings.select
+            }
             - {POOL_LABEL}
         ),
         cluster=site.cluster,
@@ -382,19 +387,19 @@ def pool_outputs(fleet: FleetPlan) -> list[Mapping[str, Any]]:
         {
             "name": pool.name,
             **(
-                {"select": dict(pool.select)}
-                if isinstance(pool, ByoPoolPlan)
-                else {"machine": pool.machine.name}
+                {"select": dict(pool.settings.select)}
+                if isinstance(pool.settings, ExistingSettings)
+                else {"machine": pool.settings.machine.name}
             ),
             "nodes": {"min": pool.nodes.min, "max": pool.nodes.max},
             "gpus_per_node": f"{pool.gpu_count} x {pool.gpu.name}",
-            "layout_per_gpu": dict(pool.layout)
-            if pool.layout is not None
-            else [dict(layout) for layout in pool.layouts],
-            "resources_per_node": dict(pool.resources),
-            "partitions": pool.partitions * pool.nodes.min,
-            "whole_gpus": pool.whole_gpus * pool.nodes.min,
-            "replicas": {one.resource: one.replicas for one in pool.sharing},
+            "layout_per_gpu": dict(pool.offer.layout)
+            if pool.offer.layout is not None
+            else [dict(layout) for layout in pool.offer.layouts],
+            "resources_per_node": dict(pool.offer.resources),
+            "partitions": pool.offer.partitions * pool.nodes.min,
+            "whole_gpus": pool.offer.whole_gpus * pool.nodes.min,
+            "replicas": {one.resource: one.replicas for one in pool.offer.sharing},
         }
         for pool in fleet.pools
     ]

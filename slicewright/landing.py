@@ -40,7 +40,7 @@ class Landing:
 
         Other workloads are not counted.
         """
-        devices = self.pool.resources[one.resource] // one.devices
+        devices = self.pool.offer.resources[one.resource] // one.devices
         most = max(self.pool.nodes.max, 1)
         return min(one.most, devices, devices if one.room is None else one.room // most)
 

@@ -53,7 +53,7 @@ def totals(fleet: plan.FleetPlan) -> JsonObject:
     """Returns sums over the GPU pools, at their minimum and maximum number of nodes."""
     resources: dict[str, dict[str, int]] = {}
     for pool in fleet.pools:
-        for name, count in pool.resources.items():
+        for name, count in pool.offer.resources.items():
             at = resources.setdefault(name, {"min": 0, "max": 0})
             at["min"] += count * pool.nodes.min
             at["max"] += count * pool.nodes.max
@@ -118,30 +118,30 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
                 "layout": dict(layout),
                 "placements": [_plain(p) for p in placements_of(pool.gpu, layout)],
             }
-            for i, layout in enumerate(pool.layouts)
+            for i, layout in enumerate(pool.offer.layouts)
         ],
-        "devices": dict(pool.devices),
-        "sharing": [_plain(one) for one in pool.sharing],
-        "allocatable": dict(pool.resources),
+        "devices": dict(pool.offer.devices),
+        "sharing": [_plain(one) for one in pool.offer.sharing],
+        "allocatable": dict(pool.offer.resources),
         "labels": dict(pool.labels),
         "taints": [_plain(taint) for taint in pool.taints],
-        "mig_config": pool.mig_config,
-        "layout_hash": pool.layout_hash,
-        "desired": pool.desired,
+        "mig_config": pool.offer.mig_config,
+        "layout_hash": pool.offer.layout_hash,
+        "desired": pool.offer.desired,
         "rollout": _plain(pool.rollout),
         "driver": _driver(pool, fleet),
         "pod": values.pod_request(pool, fleet.workloads),
     }
-    if isinstance(pool, plan.CloudPoolPlan):
+    if isinstance(pool.settings, plan.CloudSettings):
         written |= {
-            "machine_type": pool.machine.name,
-            "zones": list(pool.zones),
-            "capacity": _plain(pool.capacity),
-            **_price(prices.pool_quote(pool, fleet)),
+            "machine_type": pool.settings.machine.name,
+            "zones": list(pool.settings.zones),
+            "capacity": _plain(pool.settings.capacity),
+            **_price(prices.pool_quote(pool.settings, fleet)),
         }
-    if isinstance(pool, plan.ByoPoolPlan):
-        written["select"] = dict(pool.select)
-        written["on_destroy"] = _plain(pool.on_destroy)
+    if isinstance(pool.settings, plan.ExistingSettings):
+        written["select"] = dict(pool.settings.select)
+        written["on_destroy"] = _plain(pool.settings.on_destroy)
     return written
 
 
@@ -219,7 +219,7 @@ def _host(host: plan.HostPlan) -> JsonObject:
 
 def _files(fleet: plan.FleetPlan) -> JsonObject:
     files: JsonObject = {}
-    if any(pool.mig_config for pool in fleet.pools):
+    if any(pool.offer.mig_config for pool in fleet.pools):
         files["mig_parted"] = values.mig_parted_config(fleet.pools)
     if shared := values.plugin_configs(operated(fleet)):
         files["device_plugin"] = dict(shared)
@@ -231,14 +231,16 @@ def _files(fleet: plan.FleetPlan) -> JsonObject:
 def operated(fleet: plan.FleetPlan) -> tuple[plan.PoolPlan, ...]:
     """The pools whose GPUs NVIDIA's device plugin advertises, not GKE's plugin."""
     return tuple(
-        p for p in fleet.pools if not isinstance(p, plan.GkePoolPlan) or p.sharing_strategy is None
+        p
+        for p in fleet.pools
+        if not isinstance(p.settings, plan.GkeSettings) or p.settings.sharing_strategy is None
     )
 
 
 def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
     driver = drivers.driver_of(pool, fleet)
     return {
-        "minimum": minimum_driver(pool.gpu, pool.layouts),
+        "minimum": minimum_driver(pool.gpu, pool.offer.layouts),
         "known": driver.version,
         "exact": driver.exact,
         "of": driver.of,

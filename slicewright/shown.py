@@ -197,21 +197,23 @@ def _where(fleet: plan.FleetPlan) -> str:
 
 def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console: Console) -> None:
     nodes = nodes_text(pool.nodes)
-    if isinstance(pool, plan.CloudPoolPlan):
-        what = f"{nodes} of {pool.machine.name} in {', '.join(pool.zones)}, {pool.capacity.mode}"
-        if isinstance(pool, plan.EksPoolPlan) and pool.karpenter is not None:
+    settings = pool.settings
+    if isinstance(settings, plan.CloudSettings):
+        zones = ", ".join(settings.zones)
+        what = f"{nodes} of {settings.machine.name} in {zones}, {settings.capacity.mode}"
+        if isinstance(settings, plan.EksSettings) and settings.karpenter is not None:
             what += ", made by Karpenter"
     else:
         what = f"{nodes}, not created by this stack"
     _line(console, f"pool {pool.name}: {what}", "bold")
-    for indexes, layout in by_index(pool.layouts):
+    for indexes, layout in by_index(pool.offer.layouts):
         which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
         placed = placements_of(pool.gpu, layout)
         _gpu(pool.gpu, f"{which} of each node", placed, console, landing)
-    for share in pool.sharing:
+    for share in pool.offer.sharing:
         name = share.resource.removeprefix("nvidia.com/")
         _line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")
-    each = dict(sorted(pool.resources.items()))
+    each = dict(sorted(pool.offer.resources.items()))
     _line(console, f"  a node offers   {_resources(each)}")
     fewest, most = (
         {n: c * times for n, c in each.items()} for times in (pool.nodes.min, pool.nodes.max)
@@ -221,8 +223,8 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
         console,
         f"  the pool offers {first}" + (f"; up to {_resources(most)}" if fewest != most else ""),
     )
-    if isinstance(pool, plan.CloudPoolPlan):
-        _line(console, f"  a node costs    {_price(prices.pool_quote(pool, fleet))}")
+    if isinstance(pool.settings, plan.CloudSettings):
+        _line(console, f"  a node costs    {_price(prices.pool_quote(pool.settings, fleet))}")
     _line(console, f"  driver          {_driver(pool, fleet)}")
     _pod(values.pod_request(pool, fleet.workloads), console)
 
@@ -326,7 +328,7 @@ def _span(span: Mapping[str, int]) -> str:
 
 
 def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
-    driver, needed = drivers.driver_of(pool, fleet), minimum_driver(pool.gpu, pool.layouts)
+    driver, needed = drivers.driver_of(pool, fleet), minimum_driver(pool.gpu, pool.offer.layouts)
     comes = (
         f"{driver.version}{'' if driver.exact else ' or newer'}"
         if driver.version

@@ -193,7 +193,10 @@ def _of_version(plan: EksFleetPlan, version: str) -> EksFleetPlan:
     return dataclasses.replace(
         plan,
         cluster=dataclasses.replace(plan.cluster, version=version),
-        pools=tuple(dataclasses.replace(pool, version=version) for pool in plan.pools),
+        pools=tuple(
+            pool.with_settings(dataclasses.replace(pool.settings, version=version))
+            for pool in plan.pools
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
+from infra.catalog import Machine
 from infra.components import node_counts
 from infra.components.eks_launch_template import launch_template
 from infra.components.eks_network import ec2_tags
@@ -16,7 +17,6 @@ from infra.plan import (
     EksPoolPlan,
     EksTemplate,
     NodeCount,
-    SystemPoolPlan,
 )
 from infra.spec import EksRepair
 
@@ -75,7 +75,9 @@ class NodeGroups:
             instance_types=[plan.system.machine_type],
             scaling_config=scaling,
             labels=dict(SYSTEM_LABELS),
-            launch_template=self._template(plan.system),
+            launch_template=self._template(
+                plan.system.name, plan.system.machine, plan.system.template
+            ),
             tags=dict(self._of_groups) or None,
             opts=options,
         )
@@ -90,13 +92,15 @@ class NodeGroups:
             cluster_name=self._cluster.name,
             node_group_name=pool.name,
             node_role_arn=self._role.arn,
-            subnet_ids=self._subnet_ids(pool.zones),
-            ami_type=pool.ami_type,
-            version=pool.version,
-            release_version=pool.release_version,
-            instance_types=None if pool.template and pool.template.block else [*pool.machine_types],
-            capacity_type=pool.capacity_type,
-            disk_size=pool.disk_size_gb,
+            subnet_ids=self._subnet_ids(pool.settings.zones),
+            ami_type=pool.settings.ami_type,
+            version=pool.settings.version,
+            release_version=pool.settings.release_version,
+            instance_types=None
+            if pool.settings.template and pool.settings.template.block
+            else [*pool.settings.machine_types],
+            capacity_type=pool.settings.capacity_type,
+            disk_size=pool.settings.disk_size_gb,
             scaling_config=scaling,
             labels=dict(pool.labels),
             taints=[
@@ -106,30 +110,32 @@ class NodeGroups:
                 for taint in pool.taints
             ],
             update_config=aws.eks.NodeGroupUpdateConfigArgs(
-                max_unavailable=pool.update.max_unavailable,
-                max_unavailable_percentage=pool.update.max_unavailable_percent,
-                update_strategy=pool.update.strategy.upper(),
+                max_unavailable=pool.settings.update.max_unavailable,
+                max_unavailable_percentage=pool.settings.update.max_unavailable_percent,
+                update_strategy=pool.settings.update.strategy.upper(),
             ),
-            node_repair_config=_repair(pool.repair),
-            launch_template=self._template(pool),
-            tags={**self._of_groups, **pool.tags} or None,
+            node_repair_config=_repair(pool.settings.repair),
+            launch_template=self._template(
+                pool.name, pool.settings.machine, pool.settings.template
+            ),
+            tags={**self._of_groups, **pool.settings.tags} or None,
             opts=pulumi.ResourceOptions.merge(
                 options, pulumi.ResourceOptions(delete_before_replace=True)
             ),
         )
 
     def _template(
-        self, pool: EksPoolPlan | SystemPoolPlan
+        self, pool: str, machine: Machine, template: EksTemplate | None
     ) -> aws.eks.NodeGroupLaunchTemplateArgs | None:
-        template = pool.template
+        """pool: its name."""
         if template is None:
             return None
         made = launch_template(
-            f"{self._name}-{pool.name}",
+            f"{self._name}-{pool}",
             template,
-            machine_type=pool.machine.name,
+            machine_type=machine.name,
             security_group=self._cluster.vpc_config.cluster_security_group_id,
-            placement_group=self._placement_group(pool.name, template),
+            placement_group=self._placement_group(pool, template),
             tags=self._tags,
             opts=pulumi.ResourceOptions(parent=self._parent),
         )

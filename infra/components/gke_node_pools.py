@@ -124,26 +124,27 @@ def gpu_pool(
         name=pool.name,
         cluster=home.cluster_id,
         network_config=home.network_config(
-            dranet=pool.gpu_network == "dranet",
-            additional=[network.name for network in pool.gpu_networks],
+            dranet=pool.settings.gpu_network == "dranet",
+            additional=[network.name for network in pool.settings.gpu_networks],
         ),
-        node_locations=list(pool.zones),
-        **_count(pool.nodes, len(pool.zones), pool.location_policy),
-        max_pods_per_node=pool.max_pods_per_node,
+        node_locations=list(pool.settings.zones),
+        **_count(pool.nodes, len(pool.settings.zones), pool.settings.location_policy),
+        max_pods_per_node=pool.settings.max_pods_per_node,
         management=gcp.container.NodePoolManagementArgs(
-            auto_repair=pool.management.auto_repair, auto_upgrade=pool.management.auto_upgrade
+            auto_repair=pool.settings.management.auto_repair,
+            auto_upgrade=pool.settings.management.auto_upgrade,
         ),
-        upgrade_settings=_upgrade(pool.upgrade),
+        upgrade_settings=_upgrade(pool.settings.upgrade),
         placement_policy=(
             gcp.container.NodePoolPlacementPolicyArgs(
-                type="COMPACT", policy_name=pool.placement_policy
+                type="COMPACT", policy_name=pool.settings.placement_policy
             )
-            if pool.placement == "compact"
+            if pool.settings.placement == "compact"
             else None
         ),
         queued_provisioning=(
             gcp.container.NodePoolQueuedProvisioningArgs(enabled=True)
-            if isinstance(pool.capacity, Queued)
+            if isinstance(pool.settings.capacity, Queued)
             else None
         ),
         node_config=_gpu_node(pool, home),
@@ -215,29 +216,29 @@ def _upgrade(upgrade: Upgrade) -> gcp.container.NodePoolUpgradeSettingsArgs:
 
 def _gpu_node(pool: GkePoolPlan, home: PoolHome) -> gcp.container.NodePoolNodeConfigArgs:
     accelerator = gcp.container.NodePoolNodeConfigGuestAcceleratorArgs(
-        type=pool.accelerator,
+        type=pool.settings.accelerator,
         count=pool.gpu_count,
-        gpu_partition_size=pool.partition_size,
+        gpu_partition_size=pool.settings.partition_size,
         gpu_sharing_config=(
             gcp.container.NodePoolNodeConfigGuestAcceleratorGpuSharingConfigArgs(
-                gpu_sharing_strategy=pool.sharing_strategy,
-                max_shared_clients_per_gpu=pool.shared_clients or 0,
+                gpu_sharing_strategy=pool.settings.sharing_strategy,
+                max_shared_clients_per_gpu=pool.settings.shared_clients or 0,
             )
-            if pool.sharing_strategy is not None
+            if pool.settings.sharing_strategy is not None
             else None
         ),
         # Always stated: newer GKE fills in DEFAULT, which would then differ from the program.
         gpu_driver_installation_config=gcp.container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
-            gpu_driver_version=pool.driver
+            gpu_driver_version=pool.settings.driver
         ),
     )
-    ephemeral, raw = pool.local_ssd.ephemeral, pool.local_ssd.raw
+    ephemeral, raw = pool.settings.local_ssd.ephemeral, pool.settings.local_ssd.raw
     return gcp.container.NodePoolNodeConfigArgs(
-        machine_type=pool.machine.name,
+        machine_type=pool.settings.machine.name,
         guest_accelerators=[accelerator],
-        image_type=pool.image_type,
-        disk_size_gb=pool.disk.size_gb,
-        disk_type=pool.disk.type,
+        image_type=pool.settings.image_type,
+        disk_size_gb=pool.settings.disk.size_gb,
+        disk_type=pool.settings.disk.type,
         boot_disk_kms_key=home.kms_key,
         ephemeral_storage_local_ssd_config=(
             gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(
@@ -251,27 +252,29 @@ def _gpu_node(pool: GkePoolPlan, home: PoolHome) -> gcp.container.NodePoolNodeCo
             if raw
             else None
         ),
-        spot=pool.spot,
+        spot=pool.settings.spot,
         preemptible=False,
-        flex_start=True if isinstance(pool.capacity, FlexStart) else None,
-        max_run_duration=_max_run_duration(pool.capacity),
-        reservation_affinity=_reservation_affinity(pool.capacity),
-        gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.features.gvnic),
-        gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.features.gcfs),
+        flex_start=True if isinstance(pool.settings.capacity, FlexStart) else None,
+        max_run_duration=_max_run_duration(pool.settings.capacity),
+        reservation_affinity=_reservation_affinity(pool.settings.capacity),
+        gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.settings.features.gvnic),
+        gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(
+            enabled=pool.settings.features.gcfs
+        ),
         # Always stated: left out after it was on, it would differ on every `up`.
         fast_socket=gcp.container.NodePoolNodeConfigFastSocketArgs(
-            enabled=pool.features.fast_socket
+            enabled=pool.settings.features.fast_socket
         ),
-        logging_variant=pool.features.logging_variant,
+        logging_variant=pool.settings.features.logging_variant,
         # Nothing comes to the nodes that does not tolerate slicewright's taint. Images of GKE, of
         # NVIDIA's operator and of slicewright's pods are for both architectures.
         taint_config=(
             gcp.container.NodePoolNodeConfigTaintConfigArgs(architecture_taint_behavior="NONE")
-            if pool.machine.architecture == "arm64"
+            if pool.settings.machine.architecture == "arm64"
             else None
         ),
         labels=dict(pool.labels),
-        resource_labels=dict(pool.resource_labels) or None,
+        resource_labels=dict(pool.settings.resource_labels) or None,
         taints=[_taint(taint) for taint in pool.taints],
         service_account=home.account.email,
         oauth_scopes=list(SCOPES),

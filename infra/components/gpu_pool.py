@@ -17,7 +17,7 @@ import pulumi
 
 from apis import names
 from infra import spec, values
-from infra.plan import ByoPoolPlan, PoolPlan
+from infra.plan import ExistingSettings, PoolPlan
 
 _ANNOTATIONS = {
     # Until all nodes are verified, or one is wrong in a way that does not pass by itself.
@@ -275,7 +275,7 @@ def what_up_does(kept: Sequence[str], changed: Sequence[str]) -> str:
 
 def _metadata(pool: PoolPlan) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": pool.name, "annotations": dict(_ANNOTATIONS)}
-    if isinstance(pool, ByoPoolPlan):
+    if isinstance(pool.settings, ExistingSettings):
         # Here and not by the controller, so that the nodes of every pool are released.
         metadata["finalizers"] = [names.RELEASE_FINALIZER]
     return metadata
@@ -283,25 +283,29 @@ def _metadata(pool: PoolPlan) -> dict[str, Any]:
 
 def _spec(pool: PoolPlan) -> dict[str, Any]:
     """The spec has the layout's hash, so that `up` waits after every change of a layout."""
-    select = pool.select if isinstance(pool, ByoPoolPlan) else {names.POOL_LABEL: pool.name}
+    select = (
+        pool.settings.select
+        if isinstance(pool.settings, ExistingSettings)
+        else {names.POOL_LABEL: pool.name}
+    )
     spec: dict[str, Any] = {
         "selector": {"matchLabels": dict(select)},
-        "layoutHash": pool.layout_hash,
+        "layoutHash": pool.offer.layout_hash,
         "expectedNodes": {"min": pool.nodes.min, "max": pool.nodes.max},
     }
-    if pool.mig_config is not None:
-        spec["migConfig"] = pool.mig_config
-        spec["desiredState"] = pool.desired
+    if pool.offer.mig_config is not None:
+        spec["migConfig"] = pool.offer.mig_config
+        spec["desiredState"] = pool.offer.desired
     if pool.driver_version is not None:
         spec["driverVersion"] = pool.driver_version
-    if pool.mig_config or pool.driver_version or values.judged_by_policy(pool):
+    if pool.offer.mig_config or pool.driver_version or values.judged_by_policy(pool):
         spec["rolloutPolicy"] = values.rollout_policy(pool)
-    if isinstance(pool, ByoPoolPlan):
+    if isinstance(pool.settings, ExistingSettings):
         # No node pool labels these nodes, so the fleet controller does.
         spec["existingNodes"] = {
             "labels": dict(pool.labels),
             "migLayoutOnRelease": {"keep": "Keep", "disable": "Disable"}[
-                pool.on_destroy.mig_layout
+                pool.settings.on_destroy.mig_layout
             ],
         }
     return spec

@@ -98,7 +98,7 @@ class Karpenter(pulumi.ComponentResource):
             values.node_class(
                 pool,
                 role=made.role,
-                subnet_ids=[i for zone in pool.zones for i in made.subnet_ids[zone]],
+                subnet_ids=[i for zone in pool.settings.zones for i in made.subnet_ids[zone]],
                 security_group=made.security_group,
             ),
             _READY,

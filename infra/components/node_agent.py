@@ -19,7 +19,13 @@ from apis import names, rights
 from apis.admission import policies
 from infra import delivery, values
 from infra.components import admission, attribution, code_map, pods
-from infra.plan import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan, asks_by_mount
+from infra.plan import (
+    EksSettings,
+    ExistingSettings,
+    GkeSettings,
+    PoolPlan,
+    asks_by_mount,
+)
 from infra.spec import GpuOperator, NodeAgent
 
 _GKE_DRIVER = "/home/kubernetes/bin/nvidia"
@@ -70,12 +76,12 @@ class NodeAgents(pulumi.ComponentResource):
         )
         daemon_sets: dict[str, pulumi.Resource] = {}
         for pool in pools:
-            desired_name = f"desired-{pool.name}-{pool.layout_hash[:8]}"
+            desired_name = f"desired-{pool.name}-{pool.offer.layout_hash[:8]}"
             desired = k8s.core.v1.ConfigMap(
                 f"{name}-{desired_name}",
                 metadata=k8s.meta.v1.ObjectMetaArgs(name=desired_name, namespace=namespace),
                 immutable=True,
-                data={"desired.json": pool.desired},
+                data={"desired.json": pool.offer.desired},
                 opts=child,
             )
             labels = {
@@ -166,11 +172,11 @@ def _annotations(pool: PoolPlan, settings: NodeAgent) -> dict[str, str]:
     which = (
         {"kubectl.kubernetes.io/default-container": "node-agent"} if settings.attribution else {}
     )
-    return {"slicewright.io/layout-hash": pool.layout_hash, **which}
+    return {"slicewright.io/layout-hash": pool.offer.layout_hash, **which}
 
 
 def _named_layout(pool: PoolPlan) -> list[str]:
-    return ["--mig-config", pool.mig_config] if pool.mig_config else []
+    return ["--mig-config", pool.offer.mig_config] if pool.offer.mig_config else []
 
 
 def _measured(settings: NodeAgent) -> list[str]:
@@ -187,7 +193,7 @@ def _pod(
     *,
     by_mount: bool,
 ) -> k8s.core.v1.PodSpecArgs:
-    by_gke = isinstance(pool, GkePoolPlan) and not pool.operated
+    by_gke = isinstance(pool.settings, GkeSettings) and not pool.operated
     mounts = [
         k8s.core.v1.VolumeMountArgs(name="code", mount_path=pods.CODE_DIRECTORY, read_only=True),
         k8s.core.v1.VolumeMountArgs(name="desired", mount_path="/etc/slicewright", read_only=True),
@@ -284,7 +290,9 @@ def _runtime_class(pool: PoolPlan) -> str | None:
     other nodes nothing is known but that the operator's operands run there, which name this class.
     Until the operator has made it, no pod of the agent is.
     """
-    named = isinstance(pool, ByoPoolPlan) or (isinstance(pool, GkePoolPlan) and pool.operated)
+    named = isinstance(pool.settings, ExistingSettings) or (
+        isinstance(pool.settings, GkeSettings) and pool.operated
+    )
     return values.RUNTIME_CLASS if named else None
 
 
@@ -301,7 +309,11 @@ def _driver_environment(pool: PoolPlan, *, by_gke: bool) -> list[k8s.core.v1.Env
     """The variable stays beside the operator's mount: while `device_list` changes, a node's runtime
     obeys one or the other.
     """
-    visible = _BY_MOUNT if isinstance(pool, EksPoolPlan) and pool.bottlerocket else "all"
+    visible = (
+        _BY_MOUNT
+        if isinstance(pool.settings, EksSettings) and pool.settings.bottlerocket
+        else "all"
+    )
     wanted = (
         {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
         if by_gke

@@ -13,7 +13,13 @@ from infra.plan.gke import notes as gke_notes
 from infra.plan.gpu_operator.drivers import driver_of
 from infra.plan.images.notes import image_notes
 from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.model.pools import CloudPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.pools import (
+    CloudPoolPlan,
+    CloudSettings,
+    EksSettings,
+    GkeSettings,
+    PoolPlan,
+)
 from infra.plan.monitoring.notes import monitoring_notes
 from infra.plan.partition.sharing import alike_by_mps
 from infra.plan.workloads.notes import workload_notes
@@ -48,13 +54,13 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     found += _mps_by_default(fleet)
     found += _adopted(fleet)
     for pool in fleet.pools:
-        if isinstance(pool, CloudPoolPlan):
+        if isinstance(pool.settings, CloudSettings):
             found += _unlisted_zones(pool)
-        if isinstance(pool, EksPoolPlan) and isinstance(fleet, EksFleetPlan):
+        if isinstance(pool.settings, EksSettings) and isinstance(fleet, EksFleetPlan):
             found += eks_notes.pool_notes(pool, fleet.cluster)
-        if isinstance(pool, CloudPoolPlan):
+        if isinstance(pool.settings, CloudSettings):
             found += _machine(pool)
-        if isinstance(pool, GkePoolPlan):
+        if isinstance(pool.settings, GkeSettings):
             found += gke_notes.pool_notes(pool)
         found += _mps_by_label(pool, fleet)
         found += _mode_change(pool, fleet)
@@ -85,28 +91,31 @@ def _unknown_chart(fleet: FleetPlan) -> list[str]:
 
 
 def _unlisted_zones(pool: CloudPoolPlan) -> list[str]:
-    listed = pool.machine.zones
-    missing = [zone for zone in pool.zones if listed is not None and zone not in listed]
+    listed = pool.settings.machine.zones
+    missing = [zone for zone in pool.settings.zones if listed is not None and zone not in listed]
     if not missing:
         return []
     return [
-        f"pool {pool.name}: the catalog does not list {pool.machine.name} in "
+        f"pool {pool.name}: the catalog does not list {pool.settings.machine.name} in "
         f"{', '.join(missing)}; the list may be out of date"
     ]
 
 
 def _machine(pool: CloudPoolPlan) -> list[str]:
     found = []
-    if pool.machine.note:
-        found.append(f"pool {pool.name}: {pool.machine.name}: {pool.machine.note}")
-    if pool.machine.architecture == "arm64":
+    if pool.settings.machine.note:
         found.append(
-            f"pool {pool.name}: {pool.machine.name} has arm64 processors: images of your own pods "
-            "must be built for them; slicewright has been tried on amd64 only"
+            f"pool {pool.name}: {pool.settings.machine.name}: {pool.settings.machine.note}"
         )
-    if pool.spot and pool.nodes.max == 1:
+    if pool.settings.machine.architecture == "arm64":
         found.append(
-            f"pool {pool.name}: one preemption removes all {pool.advertised} devices that it offers"
+            f"pool {pool.name}: {pool.settings.machine.name} has arm64 processors: images "
+            "of your own pods must be built for them; slicewright has been tried on amd64 only"
+        )
+    if pool.settings.spot and pool.nodes.max == 1:
+        found.append(
+            f"pool {pool.name}: one preemption removes all {pool.offer.advertised} devices that it "
+            "offers"
         )
     return found
 
@@ -126,7 +135,9 @@ def _mps_by_label(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     """Source: NVIDIA/k8s-device-plugin #1645, #1827. Versions that are known for it are refused
     (plan/device_plugin.py).
     """
-    if isinstance(pool, GkePoolPlan) or all(s.strategy != "mps" for s in pool.sharing):
+    if isinstance(pool.settings, GkeSettings) or all(
+        s.strategy != "mps" for s in pool.offer.sharing
+    ):
         return []
     if alike_by_mps(fleet.operated):
         return []
@@ -138,7 +149,7 @@ def _mps_by_label(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
 
 
 def _mode_change(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
-    if not pool.gpu.mode_change_resets or not pool.partitioned:
+    if not pool.gpu.mode_change_resets or not pool.offer.partitioned:
         return []
     at = f"pool {pool.name}:"
     found = [
@@ -146,7 +157,7 @@ def _mode_change(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
         "reboots, which takes 10 to 15 minutes"
     ]
     operator = fleet.operator
-    if operator is not None and pool.mig_config and not operator.mig_manager.with_reboot:
+    if operator is not None and pool.offer.mig_config and not operator.mig_manager.with_reboot:
         found.append(
             f"{at} most clouds refuse that reset, and gpu_operator.mig_manager.with_reboot is false"
         )
@@ -163,9 +174,9 @@ def _services_of_the_host(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     """Source: NVIDIA/gpu-operator #118, whose effect on EKS's images has not been published."""
     operator = fleet.operator
     if (
-        not isinstance(pool, EksPoolPlan)
-        or pool.bottlerocket
-        or not pool.partitioned
+        not isinstance(pool.settings, EksSettings)
+        or pool.settings.bottlerocket
+        or not pool.offer.partitioned
         or operator is None
         or operator.mig_manager.host_services
     ):
@@ -199,7 +210,7 @@ def _driver_too_old(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
 
 
 def _partitioned_by_index(pool: PoolPlan) -> list[str]:
-    if pool.layout is not None:
+    if pool.offer.layout is not None:
         return []
     return [
         f"pool {pool.name}: GPUs are partitioned by index, and a driver may number them "
@@ -209,10 +220,12 @@ def _partitioned_by_index(pool: PoolPlan) -> list[str]:
 
 def _idle_rollout(pool: PoolPlan) -> list[str]:
     """A note on keys of `rollout` that have no effect: the fleet controller changes no node."""
-    if pool.mig_config is not None or pool.driver_version is not None:
+    if pool.offer.mig_config is not None or pool.driver_version is not None:
         return []
     # EKS's own updates are held to `max_unavailable`.
-    obeyed = _OF_EVERY_POOL | ({"max_unavailable"} if isinstance(pool, EksPoolPlan) else set())
+    obeyed = _OF_EVERY_POOL | (
+        {"max_unavailable"} if isinstance(pool.settings, EksSettings) else set()
+    )
     idle = sorted(pool.rollout.model_fields_set - obeyed)
     if not idle:
         return []
@@ -224,7 +237,7 @@ def _idle_rollout(pool: PoolPlan) -> list[str]:
 
 
 def _shared_memory(pool: PoolPlan) -> list[str]:
-    sliced = [s.resource for s in pool.sharing if s.strategy == "time-slicing"]
+    sliced = [s.resource for s in pool.offer.sharing if s.strategy == "time-slicing"]
     return [
         f"pool {pool.name}: pods that share {resource} share its memory too: one of them "
         "can use it all"

@@ -73,7 +73,7 @@ def _wanted(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
         yield Setting(field="devicePlugin.config.name", wanted=files.plugin_configs.name)
         default = default_config(fleet.operated)
         yield Setting(field="devicePlugin.config.default", wanted=default)
-    if any(pool.mig_config is not None for pool in fleet.pools):
+    if any(pool.offer.mig_config is not None for pool in fleet.pools):
         yield Setting(field="migManager.enabled", wanted=True, default=True)
         yield Setting(field="migManager.config.name", wanted=files.mig_layouts.name)
 
@@ -107,7 +107,7 @@ def _without_reboot(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[
     clouds do. mig-manager may then reboot the node, unless the stack file says that it need not.
     """
     if not fleet.operator.mig_manager.with_reboot or not any(
-        pool.gpu.mode_change_resets and pool.mig_config is not None for pool in fleet.pools
+        pool.gpu.mode_change_resets and pool.offer.mig_config is not None for pool in fleet.pools
     ):
         return
     if _variables(policy, _MIG_MANAGER_ENV).get(_WITH_REBOOT) not in _TRUE:

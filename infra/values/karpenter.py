@@ -83,7 +83,9 @@ def _of_fleet(fleet: EksFleetPlan) -> KarpenterPlan:
 
 
 def _overlaid(fleet: EksFleetPlan) -> list[EksPoolPlan]:
-    return [pool for pool in fleet.pools if pool.karpenter and pool.karpenter.overlay]
+    return [
+        pool for pool in fleet.pools if pool.settings.karpenter and pool.settings.karpenter.overlay
+    ]
 
 
 def node_class(
@@ -145,7 +147,7 @@ def node_pool(pool: EksPoolPlan, plan: KarpenterPlan) -> JsonObject:
                     "name": pool.name,
                 },
                 "requirements": [
-                    _one_of("node.kubernetes.io/instance-type", pool.machine_types),
+                    _one_of("node.kubernetes.io/instance-type", pool.settings.machine_types),
                     _one_of("karpenter.sh/capacity-type", [_capacity_type(pool)]),
                 ],
                 "taints": [_taint(one) for one in others],
@@ -183,13 +185,13 @@ def node_overlay(pool: EksPoolPlan) -> JsonObject | None:
 
 
 def _of_karpenter(pool: EksPoolPlan) -> tuple[KarpenterPool, EksTemplate]:
-    assert pool.karpenter is not None
-    assert pool.template is not None
-    return pool.karpenter, pool.template
+    assert pool.settings.karpenter is not None
+    assert pool.settings.template is not None
+    return pool.settings.karpenter, pool.settings.template
 
 
 def _reservation(pool: EksPoolPlan) -> str | None:
-    match pool.capacity:
+    match pool.settings.capacity:
         case Reservation(reservation=name) | CapacityBlock(reservation=name):
             return name
         case _:
@@ -197,7 +199,7 @@ def _reservation(pool: EksPoolPlan) -> str | None:
 
 
 def _capacity_type(pool: EksPoolPlan) -> str:
-    if pool.spot:
+    if pool.settings.spot:
         return "spot"
     return "reserved" if _reservation(pool) else "on-demand"
 
@@ -220,7 +222,11 @@ def karpenter_policy(fleet: EksFleetPlan, *, node_role_arn: str) -> JsonObject:
     ec2 = f"{arn}:ec2:{region}"
     owned = {f"kubernetes.io/cluster/{cluster}": "owned"}
     profile = {**owned, "topology.kubernetes.io/region": region}
-    templates = [pool.template for pool in fleet.karpenter_pools if pool.template is not None]
+    templates = [
+        pool.settings.template
+        for pool in fleet.karpenter_pools
+        if pool.settings.template is not None
+    ]
     keys = sorted({one.kms_key for one in templates if one.kms_key is not None})
 
     def statement(

@@ -207,13 +207,13 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
                 "pod-identity": bool(_identities(cluster)),
                 "pod-roles": cluster.autoscaler is not None or bool(cluster.pod_identities),
                 "secrets-key": cluster.secrets_key is not None,
-                "tagged": bool(cluster.tags) or any(pool.tags for pool in fleet.pools),
+                "tagged": bool(cluster.tags) or any(pool.settings.tags for pool in fleet.pools),
                 "templated": _templated(fleet),
             }
 
 
 def _templated(fleet: EksFleetPlan) -> bool:
-    return fleet.system.templated or any(pool.templated for pool in fleet.pools)
+    return fleet.system.templated or any(pool.settings.templated for pool in fleet.pools)
 
 
 def _identities(cluster: EksClusterPlan) -> list[AddonIdentity]:
@@ -221,7 +221,10 @@ def _identities(cluster: EksClusterPlan) -> list[AddonIdentity]:
 
 
 def _placed(fleet: EksFleetPlan) -> bool:
-    return any(pool.template is not None and pool.template.placement for pool in fleet.pools)
+    return any(
+        pool.settings.template is not None and pool.settings.template.placement
+        for pool in fleet.pools
+    )
 
 
 class _Account:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.plan import CloudPoolPlan, PoolPlan
+from infra.plan import CloudSettings, PoolPlan
 
 _CUT_MINUTES = 30
 _DRIVER_MINUTES = 30
@@ -44,8 +44,8 @@ def rollout_warnings(
     # Of a pool whose change is undone, the nodes have another layout than its spec's.
     now = (status or {}).get("layout")
     declared = live.get("migConfig")
-    before = None if declared == pool.mig_config else now or declared
-    if pool.mig_config is not None and before and before != pool.mig_config:
+    before = None if declared == pool.offer.mig_config else now or declared
+    if pool.offer.mig_config is not None and before and before != pool.offer.mig_config:
         said.append(_rolls(pool, str(before), total))
     driver = live.get("driverVersion")
     if pool.driver_version is not None and driver != pool.driver_version:
@@ -83,7 +83,7 @@ def _gets_driver(pool: PoolPlan, before: object, total: int) -> str:
 
 def _rolls(pool: PoolPlan, before: str, total: int) -> str:
     return (
-        f"pool {pool.name}: the layout changes from {before} to {pool.mig_config}, so its "
+        f"pool {pool.name}: the layout changes from {before} to {pool.offer.mig_config}, so its "
         f"{_nodes(total)} {'rolls' if total == 1 else 'roll'}: "
         f"{_how(pool, total, _CUT_MINUTES)}"
     )
@@ -109,7 +109,7 @@ def _how(pool: PoolPlan, total: int, each: int) -> str:
 
 def _zones(pool: PoolPlan, total: int) -> int:
     """The greatest number of zones of its nodes."""
-    return len(pool.zones) if isinstance(pool, CloudPoolPlan) else total
+    return len(pool.settings.zones) if isinstance(pool.settings, CloudSettings) else total
 
 
 def _times(count: int, together: int, zones: int) -> int:

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from apis.names import STARTUP_TAINT, STARTUP_TAINT_KEY
-from infra.plan import ByoPoolPlan
+from infra.plan import ExistingPoolPlan
 from infra.values.text import JsonObject
 
 _NAME: Final = "slicewright-startup-taint"
 
 
-def startup_policy(pools: Sequence[ByoPoolPlan]) -> tuple[JsonObject, JsonObject]:
+def startup_policy(pools: Sequence[ExistingPoolPlan]) -> tuple[JsonObject, JsonObject]:
     """MutatingAdmissionPolicy and Binding: a node that becomes a member gets the startup taint.
 
     It does when it is created with the labels that a pool selects by, and when it gets them later:
@@ -84,8 +84,8 @@ def startup_policy(pools: Sequence[ByoPoolPlan]) -> tuple[JsonObject, JsonObject
     return policy, binding
 
 
-def _selected(node: str, pools: Sequence[ByoPoolPlan]) -> str:
-    return " || ".join(f"({_has_all(node, pool.select)})" for pool in pools)
+def _selected(node: str, pools: Sequence[ExistingPoolPlan]) -> str:
+    return " || ".join(f"({_has_all(node, pool.settings.select)})" for pool in pools)
 
 
 def _has_all(node: str, labels: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from infra.plan import CloudPoolPlan, DeploymentPlan, FleetPlan, PoolPlan
+from infra.plan import CloudSettings, DeploymentPlan, FleetPlan, PoolPlan
 from infra.spec import ContainerWorkload, HostResources, TritonWorkload, VllmWorkload
 from infra.values.container import container_server
 from infra.values.pods import pod_request
@@ -176,7 +176,7 @@ def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
 def _spread(plan: DeploymentPlan, pool: PoolPlan) -> list[JsonObject]:
     """Spreads replicas over nodes and zones if there are several. No pod waits for the spread."""
     keys = ["kubernetes.io/hostname"] if pool.nodes.max > 1 else []
-    if isinstance(pool, CloudPoolPlan) and len(pool.zones) > 1:
+    if isinstance(pool.settings, CloudSettings) and len(pool.settings.zones) > 1:
         keys.append("topology.kubernetes.io/zone")
     return [
         {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from infra import catalog, plan, spec
 from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan
@@ -147,8 +147,9 @@ def _mps(fleet: EksFleetPlan | ByoFleetPlan) -> Iterator[spec.Problem]:
     """Whatever plugin the stack file names: the rehearsal has its own."""
     if plan.alike_by_mps(fleet.operated):
         return
-    for i, pool in enumerate(fleet.pools):
-        if any(s.strategy == "mps" for s in pool.sharing):
+    pools: Sequence[plan.PoolPlan] = fleet.pools
+    for i, pool in enumerate(pools):
+        if any(s.strategy == "mps" for s in pool.offer.sharing):
             yield spec.Problem(
                 path=("node_pools", i, "sharing"),
                 reason=f"{_CANNOT} its NVIDIA device plugin is v0.19.0, whose MPS control daemon "

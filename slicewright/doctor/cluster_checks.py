@@ -8,7 +8,7 @@ from typing import Final
 
 from apis.names import NAMESPACE
 from infra import spec, values
-from infra.plan import AdapterPlan, ByoFleetPlan, ByoPoolPlan, KedaPlan
+from infra.plan import AdapterPlan, ByoFleetPlan, ExistingPoolPlan, KedaPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 _STARTUP_POLICIES: Final = (1, 36)
@@ -176,7 +176,7 @@ def _nodes(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
         return
     pools_of: dict[str, list[str]] = {}
     for pool in fleet.pools:
-        selected = [n for n in answer if pool.select.items() <= n.labels.items()]
+        selected = [n for n in answer if pool.settings.select.items() <= n.labels.items()]
         for node in selected:
             pools_of.setdefault(node.name, []).append(pool.name)
         yield _of_pool(pool, selected)
@@ -189,8 +189,8 @@ def _nodes(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
             )
 
 
-def _of_pool(pool: ByoPoolPlan, selected: list[Node]) -> Finding:
-    labels = ",".join(f"{k}={v}" for k, v in pool.select.items())
+def _of_pool(pool: ExistingPoolPlan, selected: list[Node]) -> Finding:
+    labels = ",".join(f"{k}={v}" for k, v in pool.settings.select.items())
     asked = f"nodes of pool {pool.name} ({labels})"
     ready = [node for node in selected if node.ready]
     if len(ready) < pool.nodes.min:

@@ -72,7 +72,7 @@ def _login(of: StackImages) -> str:
 def _architectures(fleet: FleetPlan, key: str) -> frozenset[str]:
     if isinstance(fleet, ByoFleetPlan):
         return frozenset()
-    pools = {pool.name: pool.machine.architecture for pool in fleet.pools}
+    pools = {pool.name: pool.settings.machine.architecture for pool in fleet.pools}
     if key == _OWN:
         system = {fleet.system.machine.architecture} if fleet.system else set()
         return frozenset({*pools.values(), *system})

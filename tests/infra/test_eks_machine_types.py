@@ -49,7 +49,7 @@ def test_on_demand_nodes_may_have_several_types_too() -> None:
     }
     found = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert isinstance(found, plan.EksFleetPlan)
-    assert found.pools[0].machine_types == ("g6.xlarge", "g6.2xlarge")
+    assert found.pools[0].settings.machine_types == ("g6.xlarge", "g6.2xlarge")
     assert any("is EC2's choice" in note for note in plan.notes(found))
 
 

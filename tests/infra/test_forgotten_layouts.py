@@ -37,7 +37,7 @@ def spec_of(pool: plan.PoolPlan) -> dict[str, Any]:
 def status_of(pool: plan.PoolPlan, *, verified: bool = True, **more: Any) -> dict[str, Any]:
     return {
         "nodes": {"total": 2.0},
-        "layout": pool.mig_config,
+        "layout": pool.offer.mig_config,
         "provenLayouts": [entry_of(pool)],
         "conditions": [{"type": "Verified", "status": str(verified), "observedGeneration": 1}],
         **more,
@@ -62,11 +62,11 @@ def test_what_it_says_to_write_is_what_the_stack_file_then_accepts(
     (before,) = planned(tmp_path, gpus=OLD).pools
     said = refused(planned(tmp_path, **now), before)
     assert said is not None
-    assert f"have layout {before.mig_config}, by GPU index" in said
+    assert f"have layout {before.offer.mig_config}, by GPU index" in said
     (text,) = re.findall(r"^  (previous: .*)$", said, flags=re.M)
     after = planned(tmp_path, **now, **yaml.safe_load(text))
     assert refused(after, before) is None
-    assert after.pools[0].previous == (before.layouts,)
+    assert after.pools[0].offer.previous == (before.offer.layouts,)
 
 
 def test_whole_gpus_must_be_asked_for_in_the_form_that_has_previous(tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ def test_a_node_that_has_not_reached_the_layout_now_wanted_counts_too(tmp_path: 
     (second,) = planned(tmp_path, gpus=NEW).pools
     under_way = status_of(second, verified=False, provenLayouts=[entry_of(first)])
     said = refused(planned(tmp_path, config="all-1g.5gb"), second, under_way) or ""
-    assert str(first.mig_config) in said
-    assert str(second.mig_config) in said
+    assert str(first.offer.mig_config) in said
+    assert str(second.offer.mig_config) in said
     (text,) = re.findall(r"^  (previous: .*)$", said, flags=re.M)
     assert len(yaml.safe_load(text)["previous"]) == 2
     over = status_of(second, provenLayouts=[entry_of(second), entry_of(first)])
     said = refused(planned(tmp_path, config="all-1g.5gb"), second, over) or ""
-    assert str(first.mig_config) not in said
+    assert str(first.offer.mig_config) not in said
 
 
 def test_nothing_is_lost_where_no_node_has_it_or_all_gpus_share_the_layout(
@@ -122,7 +122,7 @@ def test_other_machines_have_none_of_the_earlier_layouts(
     text = text.replace("1g.5gb", "1g.10gb").replace("eu-west-1", "us-west-2")
     (tmp_path / "Pulumi.x.yaml").write_text(text)
     after = plan.read_file(tmp_path / "Pulumi.x.yaml")
-    assert after.pools[0].mig_config not in (None, before.mig_config)
+    assert after.pools[0].offer.mig_config not in (None, before.offer.mig_config)
     assert refused(after, before) is None
 
 
@@ -139,5 +139,5 @@ def test_a_preview_is_refused_and_an_up_that_is_under_way_is_not(
     if not preview:
         assert gpu_pool._judge({after.name: after}, known)
         return
-    with pytest.raises(gpu_pool.LayoutForgotten, match=str(before.mig_config)):
+    with pytest.raises(gpu_pool.LayoutForgotten, match=str(before.offer.mig_config)):
         gpu_pool._judge({after.name: after}, known)

@@ -103,8 +103,8 @@ def test_pools_share_the_networks_and_each_has_as_many_as_its_machine_has_interf
     raw = yaml.safe_load(fleet())
     raw["node_pools"].append({**POOL, **HIGH, "name": "b"})
     mega, high = planned(yaml.safe_dump(raw)).pools
-    assert (len(mega.gpu_networks), len(high.gpu_networks)) == (8, 4)
-    assert mega.gpu_networks[:4] == high.gpu_networks
+    assert (len(mega.settings.gpu_networks), len(high.settings.gpu_networks)) == (8, 4)
+    assert mega.settings.gpu_networks[:4] == high.settings.gpu_networks
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import yaml
 from infra import plan, spec
 from infra.plan import ChangeEffect
 from infra.plan.changes import rules as change_rules
+from infra.plan.model.offers import Offer
+from infra.plan.model.pools import PlannedPool
 
 TEMPLATE = {
     "templated",
@@ -249,25 +251,28 @@ _FOLLOWS = {
     "layouts",  # GKE: partition_size; else mig_config, which has its hash
     "devices",  # before sharing
     "expected",
+    "offer",  # its own fields
+    "settings",  # its own fields
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "rules"),
     [
-        (plan.GkePoolPlan, change_rules.GKE),
-        (plan.EksPoolPlan, change_rules.EKS),
-        (plan.EksPoolPlan, change_rules.KARPENTER),
-        (plan.ByoPoolPlan, change_rules.BYO),
+        (plan.GkeSettings, change_rules.GKE),
+        (plan.EksSettings, change_rules.EKS),
+        (plan.EksSettings, change_rules.KARPENTER),
+        (plan.ExistingSettings, change_rules.BYO),
     ],
 )
 def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ...]) -> None:
     ruled = {rule.field.split(".")[0] for rule in (*rules, *change_rules.IN_CLUSTER)}
-    unruled = {f.name for f in dataclasses.fields(kind)} - ruled - _FOLLOWS
+    fields = {f.name for part in (PlannedPool, Offer, kind) for f in dataclasses.fields(part)}
+    unruled = fields - ruled - _FOLLOWS
     if rules is change_rules.KARPENTER:
         # Those of a node group only: refused, in the template and in the image, or a budget's.
         unruled -= {"ami_type", "disk_size_gb", "release_version", "repair", "tags", "update"}
-    if kind is plan.EksPoolPlan:
+    if kind is plan.EksSettings:
         # The machine's, and as capacity_type and in the launch template.
         unruled -= {"gpu_count", "capacity"}
     assert unruled == set()

@@ -48,8 +48,8 @@ def test_different_layouts_on_one_node_add_up() -> None:
     (pool,) = planned(
         EKS, partition=by_index(([0, 1, 2, 3, 4, 5, 6], {"1g.5gb": 7}), ([7], {}))
     ).pools
-    assert pool.layout is None
-    assert pool.resources == {"nvidia.com/mig-1g.5gb": 49, "nvidia.com/gpu": 1}
+    assert pool.offer.layout is None
+    assert pool.offer.resources == {"nvidia.com/mig-1g.5gb": 49, "nvidia.com/gpu": 1}
 
 
 @pytest.mark.parametrize(
@@ -166,16 +166,16 @@ def test_capacity_has_its_preconditions(text: str, pool: dict[str, Any], said: s
 )
 def test_capacity_that_is_planned(text: str, pool: dict[str, Any]) -> None:
     made = planned(text, **pool).pools[0]
-    assert isinstance(made, plan.CloudPoolPlan)
-    assert made.capacity.mode == (
+    assert isinstance(made.settings, plan.CloudSettings)
+    assert made.settings.capacity.mode == (
         pool["capacity"] if isinstance(pool["capacity"], str) else pool["capacity"]["mode"]
     )
 
 
 def test_flex_start_nodes_are_not_repaired() -> None:
     made = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 1}).pools[0]
-    assert isinstance(made, plan.GkePoolPlan)
-    assert made.management.auto_repair is False
+    assert isinstance(made.settings, plan.GkeSettings)
+    assert made.settings.management.auto_repair is False
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_two_profiles_together_may_need_a_newer_driver() -> None:
     needs = []
     for layout in ({"3g.20gb": 2}, {"4g.20gb": 1, "3g.20gb": 1}):
         made = planned(EKS, partition={"mode": "operator", "layout": layout}).pools[0]
-        needs.append(json.loads(made.desired)["minimum_driver"])
+        needs.append(json.loads(made.offer.desired)["minimum_driver"])
     assert needs == ["450.80.02", "510.39.01"]
 
 
@@ -362,8 +362,8 @@ def test_it_is_noted_where_it_is_not_known_whether_mps_comes_up() -> None:
 
 def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
     (here,) = planned(GKE).pools
-    assert isinstance(here, plan.CloudPoolPlan)
-    quote = prices.pool_quote(here, planned(GKE))
+    assert isinstance(here.settings, plan.CloudSettings)
+    quote = prices.pool_quote(here.settings, planned(GKE))
     assert quote.price is not None
     assert (quote.price.region, quote.price.capacity, quote.price.usd_per_hour) == (
         "us-central1",
@@ -371,8 +371,8 @@ def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
         3.6734,
     )
     (there,) = planned(EKS).pools
-    assert isinstance(there, plan.CloudPoolPlan)
-    quote = prices.pool_quote(there, planned(EKS))
+    assert isinstance(there.settings, plan.CloudSettings)
+    quote = prices.pool_quote(there.settings, planned(EKS))
     assert quote.price is None
     assert quote.elsewhere is not None
     assert quote.elsewhere.region == "us-east-1"
@@ -410,7 +410,7 @@ def test_a_total_is_the_priced_pools_at_their_fewest_and_their_most_nodes() -> N
 def test_capacity_without_a_list_price_has_none() -> None:
     fleet = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 2})
     (pool,) = fleet.pools
-    assert isinstance(pool, plan.CloudPoolPlan)
-    assert prices.pool_quote(pool, fleet) == prices.Quote(
+    assert isinstance(pool.settings, plan.CloudSettings)
+    assert prices.pool_quote(pool.settings, fleet) == prices.Quote(
         price=None, missing="there is no list price for flex-start"
     )

@@ -77,8 +77,8 @@ def test_what_nvidias_plugin_offers(
     partition: Any, sharing: Any, strategy: str, resources: dict[str, int]
 ) -> None:
     made = pool(partition, sharing, strategy=strategy)
-    assert made.resources == resources
-    read = desired_state.parse(made.desired)
+    assert made.offer.resources == resources
+    read = desired_state.parse(made.offer.desired)
     assert dict(read.resources) == resources
     assert [(s.resource, s.replicas) for s in read.sharing] == [(name, 4) for name in resources]
 
@@ -94,7 +94,9 @@ def test_what_nvidias_plugin_offers(
 def test_what_gke_offers_with_mps_on_partitions_too(
     partition: Any, sharing: Any, resources: dict[str, int]
 ) -> None:
-    assert pool(partition, sharing, cloud="gke", machine="a2-highgpu-1g").resources == resources
+    assert (
+        pool(partition, sharing, cloud="gke", machine="a2-highgpu-1g").offer.resources == resources
+    )
 
 
 @pytest.mark.parametrize(
@@ -345,14 +347,14 @@ def test_mps_with_the_operator_on_gke_is_refused(refused: Callable[..., str]) ->
 
 def test_the_operator_on_gke_replaces_gkes_driver_and_plugin() -> None:
     made = pool(ALL_1G, SLICED, cloud="gke", machine="a2-highgpu-1g")
-    assert isinstance(made, plan.GkePoolPlan)
-    assert (made.driver, made.partition_size, made.sharing_strategy) == (
+    assert isinstance(made.settings, plan.GkeSettings)
+    assert (made.settings.driver, made.settings.partition_size, made.settings.sharing_strategy) == (
         "INSTALLATION_DISABLED",
         None,
         None,
     )
     assert made.labels["gke-no-default-nvidia-gpu-device-plugin"] == "true"
-    assert made.resources == {"nvidia.com/mig-1g.5gb": 28}
+    assert made.offer.resources == {"nvidia.com/mig-1g.5gb": 28}
 
 
 def test_one_file_has_the_sharing_of_all_pools_but_not_the_strategy() -> None:

@@ -5,26 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from infra.plan.changes import rules as change_rules
 from infra.plan.changes.rules import ChangeEffect, Rule
 from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.hosts import HostPlan
 from infra.plan.model.nodes import NodeCount
-from infra.plan.model.pools import CloudPoolPlan, PoolPlan
+from infra.plan.model.pools import CloudSettings, PlannedPool, PoolPlan
 
 _NOTHING: Any = object()
-
-
-class _Spread(Protocol):
-    """A pool of a cloud, or its system pool."""
-
-    @property
-    def zones(self) -> Sequence[str]: ...
-
-    @property
-    def nodes(self) -> NodeCount: ...
 
 
 _POOL_RULES = {"gke": change_rules.GKE, "eks": change_rules.EKS, "byo": change_rules.BYO}
@@ -186,13 +176,17 @@ def _with_ended(changes: Sequence[Change], before: Any, after: Any) -> list[Chan
     ]
 
 
-def _zones_end_nodes(before: _Spread, after: _Spread) -> bool:
-    """Whether a zone goes, or each zone gets fewer nodes: GKE counts fixed ones per zone."""
-    if set(before.zones) - set(after.zones):
+def _zones_end_nodes(before: Any, after: Any) -> bool:
+    """Whether a zone goes, or each zone gets fewer nodes: GKE counts fixed ones per zone.
+
+    before, after: a pool of a cloud, or its system pool.
+    """
+    old_zones, new_zones = _value(before, "zones"), _value(after, "zones")
+    if set(old_zones) - set(new_zones):
         return True
     if before.nodes.autoscaled or after.nodes.autoscaled:
         return False
-    return before.nodes.max * len(after.zones) > after.nodes.max * len(before.zones)
+    return bool(before.nodes.max * len(new_zones) > after.nodes.max * len(old_zones))
 
 
 def _counted(before: NodeCount, after: NodeCount, *, spared: bool = False) -> str:
@@ -251,16 +245,18 @@ def _parts(
 
 def _going(part: PoolPlan | HostPlan) -> ChangeEffect:
     """A cloud deletes the nodes of a deleted pool. Existing nodes and hosts stay as they are."""
-    return ChangeEffect.REPLACE if isinstance(part, CloudPoolPlan) else ChangeEffect.IN_PLACE
+    return ChangeEffect.REPLACE if _creates_machines(part) else ChangeEffect.IN_PLACE
+
+
+def _creates_machines(part: PoolPlan | HostPlan) -> bool:
+    return isinstance(part, PlannedPool) and isinstance(part.settings, CloudSettings)
 
 
 def _coming(part: PoolPlan | HostPlan) -> ChangeEffect:
     """A new machine has no pods yet. On an existing one, the GPUs are partitioned."""
     match part:
-        case CloudPoolPlan():
-            partitioned = False
-        case PoolPlan():
-            partitioned = part.partitioned
+        case PlannedPool():
+            partitioned = part.offer.partitioned and not _creates_machines(part)
         case HostPlan():
             partitioned = bool(part.gpus)
     return ChangeEffect.ROLL if partitioned else ChangeEffect.IN_PLACE
@@ -273,13 +269,13 @@ def _part(
     *,
     elsewhere: bool,
 ) -> PartChange:
-    if isinstance(before, PoolPlan) and rules:
+    if isinstance(before, PlannedPool) and rules:
         rules = (*_of_maker(before, after, rules), *change_rules.IN_CLUSTER)
     changes = _with_ended(_changes(before, after, rules), before, after)
     # GKE's own sharing is among the pool's other fields.
-    if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
+    if any(_value(pool, "sharing_strategy") not in (None, _NOTHING) for pool in (before, after)):
         changes = [c for c in changes if c.rule.field != "sharing"]
-    if isinstance(before, PoolPlan) and isinstance(after, PoolPlan):
+    if isinstance(before, PlannedPool) and isinstance(after, PlannedPool):
         changes += _forgotten(before, after)
     ordered = sorted(changes, key=lambda c: -c.effect)
     effects = [c.effect for c in ordered] + ([_going(before), _coming(after)] if elsewhere else [])
@@ -300,17 +296,17 @@ def _of_maker(
     before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule]
 ) -> Sequence[Rule]:
     """Karpenter's rules if it makes the nodes both before and after, else `rules`."""
-    karpenter = [getattr(pool, "karpenter", None) is not None for pool in (before, after)]
+    karpenter = [_value(pool, "karpenter") not in (None, _NOTHING) for pool in (before, after)]
     return change_rules.KARPENTER if all(karpenter) else rules
 
 
 def _forgotten(before: PoolPlan, after: PoolPlan) -> list[Change]:
     """An earlier layout by GPU index that mig-manager would no longer know."""
-    if before.layout is not None or after.mig_config is None:
+    if before.offer.layout is not None or after.offer.mig_config is None:
         return []
-    if before.layouts in (after.layouts, *after.previous):
+    if before.offer.layouts in (after.offer.layouts, *after.offer.previous):
         return []
-    return [Change(rule=_FORGOTTEN, before=before.mig_config, after=None)]
+    return [Change(rule=_FORGOTTEN, before=before.offer.mig_config, after=None)]
 
 
 def _changes(before: Any, after: Any, rules: Sequence[Rule]) -> list[Change]:
@@ -323,6 +319,11 @@ def _changes(before: Any, after: Any, rules: Sequence[Rule]) -> list[Change]:
 
 
 def _value(plan: Any, field: str) -> Any:
+    """The value at a path in a plan. A pool's offer and settings count as the pool itself."""
+    if isinstance(plan, PlannedPool):
+        first = field.split(".")[0]
+        holders = (plan, plan.settings, plan.offer)
+        plan = next((holder for holder in holders if hasattr(holder, first)), plan)
     for step in field.split("."):
         plan = getattr(plan, step, _NOTHING)
         if plan is _NOTHING or plan is None:

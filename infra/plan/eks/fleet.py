@@ -76,7 +76,7 @@ def plan_eks(
     common = yield from plan_common(built)
     if len(built) != len(pools) or system is None:
         return None
-    used = (*system.zones, *(zone for pool in built for zone in pool.zones))
+    used = (*system.zones, *(zone for pool in built for zone in pool.settings.zones))
     return EksFleetPlan(
         **common,
         cluster=EksClusterPlan(
@@ -101,7 +101,7 @@ def plan_eks(
         system=dataclasses.replace(system, template=system_template(of_instances)),
         pools=built,
         operator=resolved(fleet.gpu_operator, "eks")
-        if any(not pool.bottlerocket for pool in built)
+        if any(not pool.settings.bottlerocket for pool in built)
         else None,
     )
 

@@ -72,25 +72,27 @@ def karpenter_notes(fleet: EksFleetPlan, karpenter: KarpenterPlan) -> list[str]:
             f"system pool: Karpenter does not scale node groups: it keeps {fleet.system.nodes.min} "
             f"node{'s' if fleet.system.nodes.min > 1 else ''}"
         )
-    made = [pool for pool in fleet.pools if pool.karpenter is not None]
+    made = [pool for pool in fleet.pools if pool.settings.karpenter is not None]
     if not made:
         found.append(
             f"cluster {fleet.cluster.name}: Karpenter has no GPU pool to make nodes of; write "
             "nodes: {min: 0, max: …}"
         )
-    if any(pool.karpenter is not None and pool.karpenter.overlay for pool in made):
+    if any(
+        pool.settings.karpenter is not None and pool.settings.karpenter.overlay for pool in made
+    ):
         found.append(
             f"cluster {fleet.cluster.name}: Karpenter knows partitions by NodeOverlays, which are "
             "alpha in it (feature gate NodeOverlay)"
         )
     for pool in made:
-        if pool.karpenter is not None and pool.karpenter.overlay:
+        if pool.settings.karpenter is not None and pool.settings.karpenter.overlay:
             found.append(
                 f"pool {pool.name}: pods on it must tolerate {NO_WHOLE_GPU} too: Karpenter counts "
                 "the machine's whole GPUs, and would make a node of partitions for a pod that asks "
                 "for nvidia.com/gpu"
             )
-        if pool.spot:
+        if pool.settings.spot:
             found.append(
                 f"pool {pool.name}: the account must have the role AWSServiceRoleForEC2Spot, which "
                 "Karpenter may not make: aws iam create-service-linked-role --aws-service-name "

@@ -164,9 +164,9 @@ def karpenter_pool(
     """None if Karpenter would count other GPUs than the nodes offer. path: of the pool. update:
     with a number or a percentage.
     """
-    whole = common.resources.get(WHOLE_GPU, 0)
+    whole = common.offer.resources.get(WHOLE_GPU, 0)
     if whole not in (0, common.gpu_count):
-        key = "sharing" if common.sharing or not common.partitioned else "partition"
+        key = "sharing" if common.offer.sharing or not common.offer.partitioned else "partition"
         yield refuse(
             (*path, key),
             f"a node offers {whole} {WHOLE_GPU}, and Karpenter counts {common.gpu_count}, the "
@@ -180,7 +180,7 @@ def karpenter_pool(
     percent = update.max_unavailable_percent
     return KarpenterPool(
         image=f"al2023@v{release}",
-        overlay=_overlay(common.resources),
+        overlay=_overlay(common.offer.resources),
         replaced_together=str(update.max_unavailable) if percent is None else f"{percent}%",
         drain_minutes=asked.drain_minutes,
     )
@@ -192,7 +192,7 @@ def _overlay(resources: Mapping[str, int]) -> Mapping[str, int]:
 
 def karpenter_taints(common: PoolPlan) -> tuple[Taint, ...]:
     """The pool's taints, with `NO_WHOLE_GPU` if its nodes offer no whole GPU."""
-    if common.resources.get(WHOLE_GPU, 0):
+    if common.offer.resources.get(WHOLE_GPU, 0):
         return common.taints
     own = Taint(key=NO_WHOLE_GPU, value="true", effect="NoSchedule")
     *others, startup = common.taints

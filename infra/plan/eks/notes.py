@@ -31,7 +31,7 @@ def cluster_notes(cluster: EksClusterPlan) -> list[str]:
 
 
 def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
-    if pool.karpenter is not None:
+    if pool.settings.karpenter is not None:
         return [
             *_by_letter(pool, cluster.region),
             *_release_version(pool, cluster),
@@ -126,13 +126,13 @@ def _logs(cluster: EksClusterPlan) -> list[str]:
 
 def _placement(pool: EksPoolPlan) -> list[str]:
     """Sources: EC2 user guide, placement strategies; eksctl-io/eksctl #7949."""
-    if pool.template is None or pool.template.placement is None:
+    if pool.settings.template is None or pool.settings.template.placement is None:
         return []
     found = [
         f"pool {pool.name}: EC2 finds room near each other best for nodes that come at once and "
         "are of one type; nodes that come later may end in InsufficientInstanceCapacity"
     ]
-    if pool.template.reserved is not None:
+    if pool.settings.template.reserved is not None:
         found.append(
             f"pool {pool.name}: a reservation that was made in a placement group serves no other "
             "group, and of any other only those machines serve that are close to each other: leave "
@@ -185,18 +185,23 @@ def _addon_roles(cluster: EksClusterPlan) -> list[str]:
 def _by_letter(pool: EksPoolPlan, region: str) -> list[str]:
     """A zone's name does not tell its machine types: the letters differ between accounts."""
     known = catalog.aws_region(region)
-    there = offered_zones(pool.machine, known)
-    if there is None or set(there) >= set(known.zones) or any(map(catalog.is_zone_id, pool.zones)):
+    there = offered_zones(pool.settings.machine, known)
+    if (
+        there is None
+        or set(there) >= set(known.zones)
+        or any(map(catalog.is_zone_id, pool.settings.zones))
+    ):
         return []
+    by_letter = " and ".join(pool.settings.zones)
     return [
-        f"pool {pool.name}: {pool.machine.name} is offered in {', '.join(there)} only, and which "
-        f"of them {' and '.join(pool.zones)} is differs from account to account: give zones by id"
+        f"pool {pool.name}: {pool.settings.machine.name} is offered in zones {', '.join(there)} "
+        f"only, and each account maps {by_letter} to other zone ids: write zones by id"
     ]
 
 
 def _volume_key(pool: EksPoolPlan) -> list[str]:
     """Source: EC2 Auto Scaling user guide, required AWS KMS key policy for encrypted volumes."""
-    if pool.template is None or not pool.template.kms_key:
+    if pool.settings.template is None or not pool.settings.template.kms_key:
         return []
     return [
         f"pool {pool.name}: the policy of its KMS key must let AWSServiceRoleForAutoScaling use it "
@@ -208,9 +213,9 @@ def _reserved(pool: EksPoolPlan) -> list[str]:
     """Sources: EKS user guide, managed node groups with capacity blocks; EC2 user guide, On-Demand
     Capacity Reservations.
     """
-    if pool.template is None or pool.template.reserved is None:
+    if pool.settings.template is None or pool.settings.template.reserved is None:
         return []
-    if pool.template.block:
+    if pool.settings.template.block:
         at_first = (
             f"nodes {{min: 0, max: {pool.nodes.max}}}" if pool.nodes.min else "no node wanted"
         )
@@ -219,7 +224,10 @@ def _reserved(pool: EksPoolPlan) -> list[str]:
             f"its end; outside of that `pulumi up` needs {at_first}, and EKS updates the pool only "
             "while it has no node"
         ]
-    if pool.template.reserved.reservation is None and pool.template.reserved.group is None:
+    if (
+        pool.settings.template.reserved.reservation is None
+        and pool.settings.template.reserved.group is None
+    ):
         return [
             f"pool {pool.name}: where no open reservation matches, its nodes are ordinary "
             "on-demand instances; write the reservation to prevent that"
@@ -228,21 +236,21 @@ def _reserved(pool: EksPoolPlan) -> list[str]:
 
 
 def _release_version(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
-    if pool.release_version is None or cluster.version is not None or cluster.existing:
+    if pool.settings.release_version is None or cluster.version is not None or cluster.existing:
         return []
-    if pool.bottlerocket:
+    if pool.settings.bottlerocket:
         return []  # its versions do not name the Kubernetes version
-    version = ".".join(pool.release_version.split(".")[:2])
+    version = ".".join(pool.settings.release_version.split(".")[:2])
     return [
-        f"pool {pool.name}: EKS takes release {pool.release_version} in clusters of Kubernetes "
-        f"{version} only, and gives a new cluster without a version its default: write "
+        f"pool {pool.name}: EKS takes release {pool.settings.release_version} in clusters of "
+        f"Kubernetes {version} only, and gives a new cluster without a version its default: write "
         f'cluster.version: "{version}"'
     ]
 
 
 def _interfaces(pool: EksPoolPlan) -> list[str]:
     """Source: EKS user guide, manage EFA devices."""
-    if pool.template is None or not pool.template.interfaces:
+    if pool.settings.template is None or not pool.settings.template.interfaces:
         return []
     return [
         f"pool {pool.name}: pods get its EFAs from AWS's device plugin or DRA driver for EFA, "
@@ -251,28 +259,28 @@ def _interfaces(pool: EksPoolPlan) -> list[str]:
 
 
 def _other_machines(pool: EksPoolPlan) -> list[str]:
-    if not pool.other_machines:
+    if not pool.settings.other_machines:
         return []
     return [
         f"pool {pool.name}: which machine type a node gets is EC2's choice; what is said of "
-        f"prices is said of {pool.machine.name}"
+        f"prices is said of {pool.settings.machine.name}"
     ]
 
 
 def _updates(pool: EksPoolPlan) -> list[str]:
     """Source: EKS user guide, managed node update phases."""
-    if pool.update.strategy != "default":
+    if pool.settings.update.strategy != "default":
         return []
     return [
         f"pool {pool.name}: for an update EKS starts new nodes before old ones end, up to "
-        f"{2 * len(pool.zones)} or the nodes at a time, whichever is more: quota and capacity "
-        "must have them"
+        f"{2 * len(pool.settings.zones)} or the nodes at a time, whichever is more: quota and "
+        "capacity must have them"
     ]
 
 
 def _repair(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
     """Source: EKS user guide, enable node auto repair."""
-    if pool.repair is None or not pool.repair.enabled:
+    if pool.settings.repair is None or not pool.settings.repair.enabled:
         return []
     found = []
     if not any(addon.name == NODE_MONITORING for addon in cluster.addons):
@@ -285,7 +293,7 @@ def _repair(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
             f"pool {pool.name}: by itself EKS repairs only nodes that are not Ready or that EC2 "
             f"says are broken; for faults of GPUs, and for rules, {instead}"
         )
-    if pool.partitioned:
+    if pool.offer.partitioned:
         found.append(
             f"pool {pool.name}: a node that EKS reboots or replaces loses its partitions; it is "
             "held until it is partitioned and verified again"

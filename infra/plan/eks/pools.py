@@ -20,7 +20,7 @@ from infra.plan.gpu_operator.drivers import image_driver
 from infra.plan.machines.machine_types import machine_of
 from infra.plan.machines.regions import check_aws_zones, check_offered_there
 from infra.plan.model.nodes import WHOLE_GPU
-from infra.plan.model.pools import EksPoolPlan
+from infra.plan.model.pools import EksPoolPlan, EksSettings
 from infra.plan.partition.bottlerocket import check_system, settings_of, with_bottlerocket
 from infra.plan.pools.capacity import check_capacity, check_offered
 from infra.plan.pools.pool import SYSTEM_PODS, pool_plan
@@ -83,11 +83,11 @@ def eks_pool(
     limits = {m.name: m.pods for m in (found.machine, *others) if m.pods is not None}
     smallest = min(limits, key=lambda name: limits[name], default=found.machine.name)
     most = limits.get(smallest)
-    if most is not None and common.advertised + SYSTEM_PODS > most:
+    if most is not None and common.offer.advertised + SYSTEM_PODS > most:
         yield refuse(
-            (*path, "sharing" if common.sharing else "partition"),
-            f"a node advertises {common.advertised} devices and runs about {SYSTEM_PODS} other "
-            f"pods; {smallest} has addresses for {most} pods",
+            (*path, "sharing" if common.offer.sharing else "partition"),
+            f"a node advertises {common.offer.advertised} devices and runs about {SYSTEM_PODS} "
+            f"other pods; {smallest} has addresses for {most} pods",
             "use fewer replicas, or larger partitions",
             found.machine.source,
         )
@@ -98,16 +98,15 @@ def eks_pool(
             return None
         common = replace(common, taints=karpenter_taints(common))
     if template is not None and with_bottlerocket(pool):
-        settings = settings_of(pool, common.gpu, common.sharing)
-        template = replace(template, bottlerocket=settings)
+        bottlerocket = settings_of(pool, common.gpu, common.offer.sharing)
+        template = replace(template, bottlerocket=bottlerocket)
     scaled = common.nodes.autoscaled and karpenter is None
-    offered = _node_template(common.resources) if scaled else {}
+    offered = _node_template(common.offer.resources) if scaled else {}
     if karpenter is None:
         yield from check_group(
             path, own=pool.tags, of_cluster=fleet.cluster.tags, of_autoscaler=offered
         )
-    return EksPoolPlan(
-        **common.parts(),
+    settings = EksSettings(
         machine=found.machine,
         other_machines=others,
         zones=zones,
@@ -122,6 +121,7 @@ def eks_pool(
         tags={**pool.tags, **offered},
         karpenter=karpenter,
     )
+    return common.with_settings(settings)
 
 
 def _machine_image(pool: spec.EksPool, machine: Machine) -> Image:

@@ -15,7 +15,7 @@ from infra.plan.gpu_operator.settings import check_operator, resolved
 from infra.plan.model.clusters import ByoClusterPlan
 from infra.plan.model.fleets import ByoFleetPlan, CommonPlanner
 from infra.plan.model.nodes import Gpus
-from infra.plan.model.pools import ByoPoolPlan
+from infra.plan.model.pools import ExistingPoolPlan, ExistingSettings
 from infra.plan.partition.fractional import fractional_labels
 from infra.plan.pools.pool import pool_plan
 
@@ -59,7 +59,7 @@ def plan_byo(
     )
 
 
-def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan | None]:
+def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ExistingPoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     yield from _check_keys(pool, path)
     gpu = yield from gpu_of(pool.gpu, (*path, "gpu"), stated)
@@ -78,12 +78,8 @@ def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan |
     if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalSharing):
         labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
-    return ByoPoolPlan(
-        **common.parts(),
-        select=_select(pool),
-        on_destroy=fleet.on_destroy,
-        driver_version=rolled_driver(fleet.gpu_operator),
-    )
+    common = dataclasses.replace(common, driver_version=rolled_driver(fleet.gpu_operator))
+    return common.with_settings(ExistingSettings(select=_select(pool), on_destroy=fleet.on_destroy))
 
 
 _CONSTANT = frozenset(

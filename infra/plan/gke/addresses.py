@@ -37,7 +37,7 @@ def pod_addresses(system: SystemPoolPlan | None, pools: Sequence[GkePoolPlan]) -
     whole block.
     """
     counted = [(system.nodes.max, _SYSTEM_PODS_PER_NODE)] if system else []
-    counted += [(pool.nodes.max, pool.max_pods_per_node) for pool in pools]
+    counted += [(pool.nodes.max, pool.settings.max_pods_per_node) for pool in pools]
     return sum(nodes * (1 << (2 * pods - 1).bit_length()) for nodes, pods in counted)
 
 

@@ -104,7 +104,7 @@ def plan_gke(
             version=fleet.cluster.version,
             release_channel=fleet.cluster.release_channel,
             network=network,
-            gpu_networks=max((pool.gpu_networks for pool in built), key=len, default=()),
+            gpu_networks=max((pool.settings.gpu_networks for pool in built), key=len, default=()),
             private_nodes=fleet.cluster.private_nodes,
             control_plane=fleet.cluster.control_plane,
             maintenance=fleet.cluster.maintenance,

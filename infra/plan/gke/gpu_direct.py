@@ -195,12 +195,12 @@ def offers_gpu_direct(mode: str, version: str) -> bool:
 def gpu_direct_notes(fleet: GkeFleetPlan) -> list[str]:
     """Source of the peer-to-peer: NVIDIA MIG user guide."""
     return [
-        f"pool {pool.name}: pods get the interfaces of {pool.gpu_networks[0].name} to "
-        f"{pool.gpu_networks[-1].name} by the annotation networking.gke.io/interfaces; NCCL's "
-        f"plugin for {_MODES[pool.gpu_network or ''].interconnect} and the device injector are "
-        "Google's DaemonSets, which slicewright does not install "
+        f"pool {pool.name}: pods get the interfaces of {pool.settings.gpu_networks[0].name} to "
+        f"{pool.settings.gpu_networks[-1].name} by the annotation networking.gke.io/interfaces; "
+        f"NCCL's plugin for {_MODES[pool.settings.gpu_network or ''].interconnect} and the device "
+        "injector are Google's DaemonSets, which slicewright does not install "
         "(GoogleCloudPlatform/container-engine-accelerators)"
-        + ("; partitions do not use them" if pool.partitioned else "")
+        + ("; partitions do not use them" if pool.offer.partitioned else "")
         for pool in fleet.pools
-        if pool.gpu_networks
+        if pool.settings.gpu_networks
     ]

@@ -93,7 +93,7 @@ def dranet_notes(fleet: GkeFleetPlan) -> list[str]:
     """Sources: NVIDIA/aicr, docs/integrator/gke-a4x-max-networking.md (the role); NVIDIA MIG user
     guide (peer-to-peer).
     """
-    pools = [pool for pool in fleet.pools if pool.gpu_network == "dranet"]
+    pools = [pool for pool in fleet.pools if pool.settings.gpu_network == "dranet"]
     if not pools:
         return []
     found = [
@@ -104,7 +104,7 @@ def dranet_notes(fleet: GkeFleetPlan) -> list[str]:
     found += [
         f"pool {pool.name}: pods get network interfaces by a ResourceClaim of the device class "
         "mrdma.google.com, which slicewright does not make"
-        + ("; partitions do not use them" if pool.partitioned else "")
+        + ("; partitions do not use them" if pool.offer.partitioned else "")
         for pool in pools
     ]
     return found

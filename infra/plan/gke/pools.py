@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, Literal
 
 from infra import spec
@@ -24,7 +25,7 @@ from infra.plan.machines.machine_types import machine_of
 from infra.plan.machines.regions import check_gcp_zones
 from infra.plan.model.nodes import OPERANDS_LABEL, SharingStrategy
 from infra.plan.model.offers import Offer
-from infra.plan.model.pools import GkePoolPlan
+from infra.plan.model.pools import GkePoolPlan, GkeSettings
 from infra.plan.pools.capacity import check_offered
 from infra.plan.pools.pool import SYSTEM_PODS, pool_plan
 
@@ -82,22 +83,21 @@ def gke_pool(
         yield from check_gpu_direct(pool, path, found.machine)
     local_ssd = yield from _local_ssd(pool, path, found.machine.local_ssds if found else None)
     if common is not None:
-        yield from _check_pods(pool, path, common)
+        yield from _check_pods(pool, path, common.offer)
     if found is None or common is None or local_ssd is None or not zones:
         return None
-    replicated = common.sharing if not by_operator else ()
-    parts = common.parts()
+    replicated = common.offer.sharing if not by_operator else ()
+    networks = gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks)
+    labels = {**common.labels}
     if operator is not None and not by_operator:
         # GKE's driver and device plugin are on these nodes.
-        parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
-    networks = gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks)
+        labels[OPERANDS_LABEL] = "false"
     if pool.gpu_network == "dranet":
-        parts["labels"] = {**parts["labels"], **DRANET_LABELS}
+        labels.update(DRANET_LABELS)
     if networks:
-        parts["labels"] = {**parts["labels"], GPU_NETWORK_LABEL: str(pool.gpu_network)}
-    yield from _check_label_length(parts["labels"], path)
-    return GkePoolPlan(
-        **parts,
+        labels[GPU_NETWORK_LABEL] = str(pool.gpu_network)
+    yield from _check_label_length(labels, path)
+    settings = GkeSettings(
         machine=found.machine,
         zones=zones,
         capacity=capacity,
@@ -106,7 +106,6 @@ def gke_pool(
         sharing_strategy=_STRATEGY[replicated[0].strategy] if replicated else None,
         shared_clients=replicated[0].replicas if replicated else None,
         driver="INSTALLATION_DISABLED" if by_operator else pool.driver,
-        driver_version=rolled_driver(operator) if operator and by_operator else None,
         image_type=pool.image_type,
         disk=pool.disk,
         local_ssd=local_ssd,
@@ -121,6 +120,8 @@ def gke_pool(
         gpu_network=pool.gpu_network,
         gpu_networks=networks,
     )
+    driver_version = rolled_driver(operator) if operator and by_operator else None
+    return replace(common, labels=labels, driver_version=driver_version).with_settings(settings)
 
 
 def _check_management(management: spec.Management, channel: str, path: spec.Path) -> Checked[None]:

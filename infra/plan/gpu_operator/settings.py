@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from infra import catalog, spec
 from infra.plan.findings import Checked, Stated, nearest, refuse
 from infra.plan.model.nodes import AnyCloud
-from infra.plan.model.pools import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 
 _AT = "gpu_operator"
 
@@ -159,9 +159,9 @@ def asks_by_mount(pool: PoolPlan, operator: spec.GpuOperator | None) -> bool:
     """True if the runtime of the pool's nodes obeys mounts, and ignores the variable of containers
     without privileges. operator: the fleet's.
     """
-    if isinstance(pool, EksPoolPlan):
-        return pool.bottlerocket
-    if isinstance(pool, GkePoolPlan) and not pool.operated:
+    if isinstance(pool.settings, EksSettings):
+        return pool.settings.bottlerocket
+    if isinstance(pool.settings, GkeSettings) and not pool.operated:
         return False
     return operator is not None and operator.device_list == "volume-mounts"
 

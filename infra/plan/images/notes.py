@@ -7,7 +7,7 @@ from typing import Final
 from apis.image_names import short
 from infra.plan.images.stack_images import OWN_INDEX, StackImages, stack_images
 from infra.plan.model.fleets import EksFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.model.pools import CloudPoolPlan
+from infra.plan.model.pools import CloudSettings
 
 _DOCKER_HUB: Final = "docker.io"
 _MOST_PULLS: Final = 50
@@ -77,7 +77,8 @@ def _own_on_arm(fleet: FleetPlan) -> list[str]:
     arm = [
         pool.name
         for pool in fleet.pools
-        if isinstance(pool, CloudPoolPlan) and pool.machine.architecture == "arm64"
+        if isinstance(pool.settings, CloudSettings)
+        and pool.settings.machine.architecture == "arm64"
     ]
     if not arm or fleet.image.endswith(OWN_INDEX):
         return []

@@ -10,7 +10,7 @@ from infra import spec
 from infra.catalog import Machine, Price
 from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.nodes import NodeCount
-from infra.plan.model.pools import CloudPoolPlan, SystemPoolPlan
+from infra.plan.model.pools import CloudSettings, SystemPoolPlan
 
 NOT_INCLUDED: Final = (
     "control plane",
@@ -73,8 +73,8 @@ def quote(machine: Machine, capacity: spec.Capacity, region: str) -> Quote:
     )
 
 
-def pool_quote(pool: CloudPoolPlan, fleet: FleetPlan) -> Quote:
-    return quote(pool.machine, pool.capacity, region_of(fleet))
+def pool_quote(settings: CloudSettings, fleet: FleetPlan) -> Quote:
+    return quote(settings.machine, settings.capacity, region_of(fleet))
 
 
 def system_quote(system: SystemPoolPlan, fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
@@ -117,6 +117,6 @@ def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
             yield name, nodes, Quote(price=None, missing="not created by this stack")
         return
     for pool in fleet.pools:
-        yield pool.name, pool.nodes, pool_quote(pool, fleet)
+        yield pool.name, pool.nodes, pool_quote(pool.settings, fleet)
     if (system := fleet.system) is not None:
         yield system.name, system.nodes, system_quote(system, fleet)

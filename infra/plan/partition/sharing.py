@@ -189,7 +189,7 @@ def allocatable(
 
 def alike_by_mps(pools: Sequence[PoolPlan]) -> bool:
     """Whether all of them share their GPUs by MPS, and in the same way."""
-    ways = {pool.sharing for pool in pools}
+    ways = {pool.offer.sharing for pool in pools}
     return len(ways) == 1 and any(one.strategy == "mps" for way in ways for one in way)
 
 

@@ -10,7 +10,7 @@ from infra import spec
 from infra.plan.findings import Checked, Stated, listed, nearest, refuse
 from infra.plan.model.deployments import DeploymentPlan, Devices
 from infra.plan.model.nodes import WHOLE_GPU
-from infra.plan.model.pools import CloudPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.pools import CloudSettings, GkeSettings, PoolPlan
 from infra.plan.model.scaling import AutoscalingPlan
 from infra.plan.partition.resource_names import resource_of
 from infra.plan.workloads.autoscaling import Demand, check_autoscaling, plan_autoscaling
@@ -77,7 +77,7 @@ def plan_deployments(
                     path,
                     pool=pool.name,
                     resource=devices.resource,
-                    offered=pool.resources[devices.resource] * pool.nodes.max,
+                    offered=pool.offer.resources[devices.resource] * pool.nodes.max,
                     room=None if on_one is None else on_one * pool.nodes.max,
                     others=[
                         other
@@ -142,7 +142,7 @@ def _deployment(
     """wanted, at_first: devices that all workloads of the resource have at most, and when they are
     made.
     """
-    each, on_one = pool.resources[devices.resource], _room_on_a_node(asked, pool)
+    each, on_one = pool.offer.resources[devices.resource], _room_on_a_node(asked, pool)
     nodes = _nodes_that_come(pool, fleet)
     return DeploymentPlan(
         asked=asked,
@@ -150,8 +150,8 @@ def _deployment(
         devices=_devices(asked),
         profiles=devices.profiles,
         device_mib=devices.mib,
-        node_labels={"cloud.google.com/gke-gpu-partition-size": pool.partition_size}
-        if isinstance(pool, GkePoolPlan) and pool.partition_size
+        node_labels={"cloud.google.com/gke-gpu-partition-size": pool.settings.partition_size}
+        if isinstance(pool.settings, GkeSettings) and pool.settings.partition_size
         else {},
         offered=each * pool.nodes.max,
         wanted=wanted,
@@ -179,7 +179,9 @@ def _nodes_that_come(pool: PoolPlan, fleet: spec.Fleet) -> int:
     """
     match fleet:
         case spec.GkeFleet():
-            queued = isinstance(pool, GkePoolPlan) and isinstance(pool.capacity, spec.Queued)
+            queued = isinstance(pool.settings, GkeSettings) and isinstance(
+                pool.settings.capacity, spec.Queued
+            )
             scaled = not queued
         case spec.EksFleet():
             scaled = fleet.cluster.autoscaler is not None
@@ -190,9 +192,9 @@ def _nodes_that_come(pool: PoolPlan, fleet: spec.Fleet) -> int:
 
 def _room_on_a_node(asked: spec.ServedWorkload, pool: PoolPlan) -> int | None:
     """Replicas that fit into one machine's processor and memory. None: unknown, or no limit."""
-    if not isinstance(pool, CloudPoolPlan):
+    if not isinstance(pool.settings, CloudSettings):
         return None
-    machine, least = pool.machine, asked.requests
+    machine, least = pool.settings.machine, asked.requests
     by_cpu = [machine.vcpus // least.cpu] if least.cpu is not None else []
     by_memory = (
         [machine.memory_gib * 1024 // spec.mebibytes(least.memory)]
@@ -247,7 +249,9 @@ def _check_pod_security(
     asked: spec.ServedWorkload, path: spec.Path, pool: PoolPlan, stated: Stated
 ) -> Checked[None]:
     """Whether the namespace that the stack makes, for restricted pods, takes the pods of a pool."""
-    needs_host_ipc = isinstance(pool, GkePoolPlan) and pool.sharing_strategy == "MPS"
+    needs_host_ipc = (
+        isinstance(pool.settings, GkeSettings) and pool.settings.sharing_strategy == "MPS"
+    )
     makes_namespace = asked.create_namespace and asked.namespace != "default"
     if needs_host_ipc and makes_namespace and stated.has((*path, "namespace")):
         yield refuse(
@@ -295,9 +299,9 @@ def _devices_of(
     at = (*path, "resource")
     if not stated.has(at):
         return None
-    renamed = {one.resource: one.advertised for one in pool.sharing}
-    short = listed(sorted(name.removeprefix("nvidia.com/") for name in pool.devices))
-    if asked.resource is None and len(pool.devices) > 1:
+    renamed = {one.resource: one.advertised for one in pool.offer.sharing}
+    short = listed(sorted(name.removeprefix("nvidia.com/") for name in pool.offer.devices))
+    if asked.resource is None and len(pool.offer.devices) > 1:
         yield refuse(
             at,
             f"is missing, and nodes of {pool.name} offer several",
@@ -307,11 +311,11 @@ def _devices_of(
     base = (
         f"nvidia.com/{asked.resource.removeprefix('nvidia.com/')}"
         if asked.resource is not None
-        else next(iter(pool.devices))
+        else next(iter(pool.offer.devices))
     )
-    if base not in pool.devices:
+    if base not in pool.offer.devices:
         why = ""
-        if base != WHOLE_GPU and isinstance(pool, GkePoolPlan) and not pool.operated:
+        if base != WHOLE_GPU and isinstance(pool.settings, GkeSettings) and not pool.operated:
             why = ": GKE advertises partitions as nvidia.com/gpu"
         elif base == WHOLE_GPU:
             why = ": all of its GPUs are partitioned"
@@ -322,13 +326,14 @@ def _devices_of(
             "NVIDIA/k8s-device-plugin, internal/rm",
         )
         return None
-    shared = next((one.replicas for one in pool.sharing if one.resource == base), 1)
+    shared = next((one.replicas for one in pool.offer.sharing if one.resource == base), 1)
     behind = sorted(
         {
             profile
-            for layout in pool.layouts
+            for layout in pool.offer.layouts
             for profile in layout
-            if (resource_of(profile) if resource_of(profile) in pool.devices else WHOLE_GPU) == base
+            if (resource_of(profile) if resource_of(profile) in pool.offer.devices else WHOLE_GPU)
+            == base
         }
     )
     sizes = [pool.gpu.profiles[name].memory_mib for name in behind] or [pool.gpu.memory_mib]
@@ -345,8 +350,8 @@ def _check_against_node(
     asked: spec.ServedWorkload, path: spec.Path, pool: PoolPlan
 ) -> Checked[None]:
     """Processor, memory and volume: can one node have one pod at all?"""
-    if isinstance(pool, CloudPoolPlan):
-        machine = pool.machine
+    if isinstance(pool.settings, CloudSettings):
+        machine = pool.settings.machine
         if asked.requests.cpu is not None and asked.requests.cpu >= machine.vcpus:
             yield refuse(
                 (*path, "requests", "cpu"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from infra.plan.model.deployments import DeploymentPlan
-from infra.plan.model.pools import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 from infra.plan.workloads.model_memory import parameters
 from infra.spec import VllmWorkload
 
@@ -29,7 +29,7 @@ def disk_note(plan: DeploymentPlan, asked: VllmWorkload, pool: PoolPlan) -> list
     has = _disk_gb(pool)
     if asked.cache is not None or has is None:
         return []
-    on_one = min(plan.most, pool.resources[plan.resource] // plan.devices)
+    on_one = min(plan.most, pool.offer.resources[plan.resource] // plan.devices)
     keeps = on_one * download_gb(asked)
     if keeps <= has * _EVICTED_ABOVE_PERCENT / 100:
         return []
@@ -43,12 +43,12 @@ def disk_note(plan: DeploymentPlan, asked: VllmWorkload, pool: PoolPlan) -> list
 
 def _disk_gb(pool: PoolPlan) -> int | None:
     """Size of the disk that holds the directories of pods. None: unknown."""
-    match pool:
-        case GkePoolPlan():
-            return pool.local_ssd.ephemeral * _LOCAL_SSD_GB or pool.disk.size_gb
-        case EksPoolPlan(template=None):
-            return pool.disk_size_gb
-        case EksPoolPlan(template=template):
+    match pool.settings:
+        case GkeSettings(local_ssd=local_ssd, disk=disk):
+            return local_ssd.ephemeral * _LOCAL_SSD_GB or disk.size_gb
+        case EksSettings(template=None, disk_size_gb=disk_size_gb):
+            return disk_size_gb
+        case EksSettings(template=template):
             return template.disk_gb if template and template.instance_store is None else None
         case _:
             return None
