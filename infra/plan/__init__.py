@@ -10,7 +10,7 @@ from infra.plan.eks.addresses import nodes_by_zone
 from infra.plan.eks.cluster import EVERYWHERE
 from infra.plan.eks.existing_subnets import ExistingSubnet, misfits, of_cluster, of_nodes
 from infra.plan.eks.identities import AGENT as POD_IDENTITY_AGENT
-from infra.plan.gke.addresses import OWN as GKE_RANGES
+from infra.plan.gke.addresses import OWN_RANGES as GKE_RANGES
 from infra.plan.gke.addresses import pod_addresses
 from infra.plan.gke.gpu_direct import GPU_MTU, GPU_NETWORK_LABEL, offers_gpu_direct
 from infra.plan.gke.gpu_network import NETWORK_PROFILE_LABEL, offers_dranet

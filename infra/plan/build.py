@@ -62,8 +62,8 @@ def read(text: str, source: spec.Source) -> FleetPlan:
     except SpecError as e:
         recovered, more = e.recovered, list(e.problems)
         if recovered is not None and recovered.fleet is not None:
-            _, found = build(recovered.fleet, recovered.unknown)
-            more = [*dict.fromkeys((*more, *map(recovered.in_file, found)))]
+            _, problems = build(recovered.fleet, recovered.unknown)
+            more = [*dict.fromkeys((*more, *map(recovered.in_file, problems)))]
         raise (SpecError(e.source, more) if len(more) > len(e.problems) else e) from None
     plan, problems = build(fleet)
     if plan is None:
@@ -85,7 +85,7 @@ def build(
     stated = Stated(unknown)
     plan, findings = collect(_plan(fleet, stated))
     if not isinstance(fleet, spec.ByoFleet) and fleet.allow_unlisted:
-        findings = tuple(found for found in findings if not found.dated)
+        findings = tuple(finding for finding in findings if not finding.dated)
     return (None if findings or unknown else plan), stated.reportable(findings)
 
 

@@ -25,8 +25,8 @@ def deployable(fleet: FleetPlan, source: Source) -> FleetPlan:
 def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
     """The parts that the components have no resources for. Empty if the fleet can be built."""
     return tuple(
-        Problem(path=path, reason=f"{what} {_CANNOT}{why}", instead=instead)
-        for path, what, why, instead in _unbuildable(fleet)
+        Problem(path=path, reason=f"{part} {_CANNOT}{why}", instead=instead)
+        for path, part, why, instead in _unbuildable(fleet)
     ) + tuple(_hosts(fleet))
 
 

@@ -39,40 +39,40 @@ _REBOOT_MINUTES = 15
 
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
     """Notes of one sentence each. A pool's note starts with the pool's name."""
-    found = []
+    texts = []
     if isinstance(fleet, EksFleetPlan):
-        found += eks_notes.cluster_notes(fleet.cluster)
-        found += eks_notes.quota_notes(fleet)
-        found += address_notes(fleet)
-        found += autoscaler_notes(fleet)
+        texts += eks_notes.cluster_notes(fleet.cluster)
+        texts += eks_notes.quota_notes(fleet)
+        texts += address_notes(fleet)
+        texts += autoscaler_notes(fleet)
     if isinstance(fleet, GkeFleetPlan):
-        found += gke_notes.cluster_notes(fleet)
+        texts += gke_notes.cluster_notes(fleet)
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
-        found.append(NO_STARTUP_TAINT)
-    found += image_notes(fleet)
-    found += _unknown_chart(fleet)
-    found += _mps_by_default(fleet)
-    found += _adopted(fleet)
+        texts.append(NO_STARTUP_TAINT)
+    texts += image_notes(fleet)
+    texts += _unknown_chart(fleet)
+    texts += _mps_by_default(fleet)
+    texts += _adopted(fleet)
     for pool in fleet.pools:
         if isinstance(pool.settings, CloudSettings):
-            found += _unlisted_zones(pool)
+            texts += _unlisted_zones(pool)
         if isinstance(pool.settings, EksSettings) and isinstance(fleet, EksFleetPlan):
-            found += eks_notes.pool_notes(pool, fleet.cluster)
+            texts += eks_notes.pool_notes(pool, fleet.cluster)
         if isinstance(pool.settings, CloudSettings):
-            found += _machine(pool)
+            texts += _machine(pool)
         if isinstance(pool.settings, GkeSettings):
-            found += gke_notes.pool_notes(pool)
-        found += _mps_by_label(pool, fleet)
-        found += _mode_change(pool, fleet)
-        found += _services_of_the_host(pool, fleet)
-        found += _driver_too_old(pool, fleet)
-        found += _partitioned_by_index(pool)
-        found += _idle_rollout(pool)
-        found += _shared_memory(pool)
-    found += workload_notes(fleet.deployments, fleet.pools)
-    found += monitoring_notes(fleet)
-    found += pod_autoscaling_notes(fleet.deployments, fleet.monitoring)
-    return tuple(found)
+            texts += gke_notes.pool_notes(pool)
+        texts += _mps_by_label(pool, fleet)
+        texts += _mode_change(pool, fleet)
+        texts += _services_of_the_host(pool, fleet)
+        texts += _driver_too_old(pool, fleet)
+        texts += _partitioned_by_index(pool)
+        texts += _idle_rollout(pool)
+        texts += _shared_memory(pool)
+    texts += workload_notes(fleet.deployments, fleet.pools)
+    texts += monitoring_notes(fleet)
+    texts += pod_autoscaling_notes(fleet.deployments, fleet.monitoring)
+    return tuple(texts)
 
 
 def _unknown_chart(fleet: FleetPlan) -> list[str]:
@@ -102,22 +102,22 @@ def _unlisted_zones(pool: CloudPoolPlan) -> list[str]:
 
 
 def _machine(pool: CloudPoolPlan) -> list[str]:
-    found = []
+    notes = []
     if pool.settings.machine.note:
-        found.append(
+        notes.append(
             f"pool {pool.name}: {pool.settings.machine.name}: {pool.settings.machine.note}"
         )
     if pool.settings.machine.architecture == "arm64":
-        found.append(
+        notes.append(
             f"pool {pool.name}: {pool.settings.machine.name} has arm64 processors: images "
             "of your own pods must be built for them; slicewright has been tried on amd64 only"
         )
     if pool.settings.spot and pool.nodes.max == 1:
-        found.append(
+        notes.append(
             f"pool {pool.name}: one preemption removes all {pool.offer.advertised} devices that it "
             "offers"
         )
-    return found
+    return notes
 
 
 def _mps_by_default(fleet: FleetPlan) -> list[str]:
@@ -152,22 +152,22 @@ def _mode_change(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     if not pool.gpu.mode_change_resets or not pool.offer.partitioned:
         return []
     at = f"pool {pool.name}:"
-    found = [
+    notes = [
         f"{at} switching MIG on or off resets {pool.gpu.name}: in a cloud the node "
         "reboots, which takes 10 to 15 minutes"
     ]
     operator = fleet.operator
     if operator is not None and pool.offer.mig_config and not operator.mig_manager.with_reboot:
-        found.append(
+        notes.append(
             f"{at} most clouds refuse that reset, and gpu_operator.mig_manager.with_reboot is false"
         )
     if fleet.verify_timeout_minutes < _REBOOT_MINUTES:
-        found.append(
+        notes.append(
             f"{at} verify_timeout_minutes is {fleet.verify_timeout_minutes}, so that "
             f"`pulumi up` may give up before the reboot is over; write {_REBOOT_MINUTES} "
             "or more"
         )
-    return found
+    return notes
 
 
 def _services_of_the_host(pool: PoolPlan, fleet: FleetPlan) -> list[str]:

@@ -126,7 +126,7 @@ def test_nothing_in_the_cluster_is_made_before_the_entries_or_outlives_them(
     [
         (
             f"{{entries: [{{principal: '{ML}', {ALL}}}, {{principal: '{ML}', groups: [g]}}]}}",
-            "has an entry already, entries[0], and EKS allows one",
+            "already has an entry, entries[0]: EKS allows one per principal",
         ),
         (
             f"{{entries: [{{principal: 'arn:aws:sts::111122223333:assumed-role/ml/me', {ALL}}}]}}",

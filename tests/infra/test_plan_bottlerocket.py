@@ -162,7 +162,7 @@ def test_the_disk_of_the_stack_file_is_the_one_with_the_containers() -> None:
         (
             {"ami_type": "BOTTLEROCKET_ARM_64_NVIDIA"},
             ("ami_type",),
-            "for which EKS provides BOTTLEROCKET_x86_64_NVIDIA",
+            "EKS's image for them is BOTTLEROCKET_x86_64_NVIDIA",
         ),
         (
             {"ami_type": "AL2023_x86_64_NVIDIA", "partition": native("1g.5gb")},

@@ -291,7 +291,9 @@ def test_an_image_for_other_processors_is_refused() -> None:
         eks("p6e-gb200.36xlarge", capacity=block, ami_type="AL2023_x86_64_NVIDIA")
     )
     assert problem.path == ("node_pools", 0, "ami_type")
-    assert "has arm64 processors, for which EKS provides AL2023_ARM_64_NVIDIA" in problem.reason
+    assert (
+        "has arm64 processors, and EKS's image for them is AL2023_ARM_64_NVIDIA" in problem.reason
+    )
 
 
 @pytest.mark.parametrize(

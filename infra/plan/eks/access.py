@@ -38,23 +38,24 @@ def access_of(
         )
     first: dict[str, int] = {}
     for i, entry in enumerate(access.entries):
-        there = first.setdefault(entry.principal, i)
-        if there != i:
+        first_index = first.setdefault(entry.principal, i)
+        if first_index != i:
             yield refuse(
                 (*_AT, i, "principal"),
-                f"{entry.principal} has an entry already, entries[{there}], and EKS allows one",
-                "join the two",
+                f"{entry.principal} already has an entry, entries[{first_index}]: EKS allows one "
+                "per principal",
+                "merge the two",
                 _GUIDE,
             )
         yield from _check_principal(entry.principal, (*_AT, i, "principal"), region)
         yield from _check_rights(entry, (*_AT, i))
     partition = region.partition if region is not None else "aws"
-    found = tuple(
+    entries = tuple(
         _planned(entry, partition) for entry in sorted(access.entries, key=lambda e: e.principal)
     )
     if not access.creator_admin and not cluster.existing:
-        yield from _check_somebody_administers(found)
-    return found
+        yield from _check_somebody_administers(entries)
+    return entries
 
 
 def _check_principal(arn: str, path: spec.Path, region: AwsRegion | None) -> Checked[None]:

@@ -24,11 +24,11 @@ _NODE_GROUP: Final = "nodes: {count: …}, which is a node group"
 
 
 def check_karpenter_pool(
-    pool: spec.EksPool, path: spec.Path, asked: spec.Karpenter
+    pool: spec.EksPool, path: spec.Path, settings: spec.Karpenter
 ) -> Checked[None]:
     """Refuses settings that Karpenter does not support. path: of the pool."""
     yield from _check_count(pool, path)
-    yield from _check_capacity(pool, path, asked)
+    yield from _check_capacity(pool, path, settings)
     if with_bottlerocket(pool):
         yield refuse(
             (*path, "ami_type"),
@@ -101,10 +101,10 @@ def _check_count(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
         )
 
 
-def _check_capacity(pool: spec.EksPool, path: spec.Path, asked: spec.Karpenter) -> Checked[None]:
+def _check_capacity(pool: spec.EksPool, path: spec.Path, settings: spec.Karpenter) -> Checked[None]:
     at = (*path, "capacity")
     match pool.capacity:
-        case spec.Spot() if asked.interruption_queue is None:
+        case spec.Spot() if settings.interruption_queue is None:
             yield refuse(
                 at,
                 "Karpenter learns from a queue that spot instances are taken back, and none is "
@@ -143,7 +143,10 @@ def _check_names(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
             )
     for key in pool.labels:
         domain = key.rpartition("/")[0]
-        if any(domain == one or domain.endswith(f".{one}") for one in _RESTRICTED_DOMAINS):
+        if any(
+            domain == restricted or domain.endswith(f".{restricted}")
+            for restricted in _RESTRICTED_DOMAINS
+        ):
             yield refuse(
                 (*path, "labels", key),
                 f"Karpenter refuses labels of {' and '.join(_RESTRICTED_DOMAINS)} other than its "
@@ -159,7 +162,7 @@ def karpenter_pool(
     path: spec.Path,
     common: PoolPlan,
     update: spec.EksUpdate,
-    asked: spec.Karpenter,
+    settings: spec.Karpenter,
 ) -> Checked[KarpenterPool | None]:
     """None if Karpenter would count other GPUs than the nodes offer. path: of the pool. update:
     with a number or a percentage.
@@ -182,7 +185,7 @@ def karpenter_pool(
         image=f"al2023@v{release}",
         overlay=_overlay(common.offer.resources),
         replaced_together=str(update.max_unavailable) if percent is None else f"{percent}%",
-        drain_minutes=asked.drain_minutes,
+        drain_minutes=settings.drain_minutes,
     )
 
 
@@ -194,6 +197,6 @@ def karpenter_taints(common: PoolPlan) -> tuple[Taint, ...]:
     """The pool's taints, with `NO_WHOLE_GPU` if its nodes offer no whole GPU."""
     if common.offer.resources.get(WHOLE_GPU, 0):
         return common.taints
-    own = Taint(key=NO_WHOLE_GPU, value="true", effect="NoSchedule")
-    *others, startup = common.taints
-    return (*others, own, startup)
+    no_whole_gpu = Taint(key=NO_WHOLE_GPU, value="true", effect="NoSchedule")
+    *taints, startup = common.taints
+    return (*taints, no_whole_gpu, startup)

@@ -39,7 +39,7 @@ def other_machines(
             f"write {_MOST_TYPES - 1} or less",
             _API,
         )
-    found = []
+    machines = []
     for i, name in enumerate(names):
         if not stated.has((*at, i)):
             continue
@@ -71,8 +71,8 @@ def other_machines(
             )
         else:
             yield from check_offered_there(machine, region, zones, path, stated, at=(*at, i))
-            found.append(machine)
-    return tuple(found)
+            machines.append(machine)
+    return tuple(machines)
 
 
 def _gpus(machine: GpuMachine) -> str:

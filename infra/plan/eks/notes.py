@@ -54,27 +54,27 @@ def quota_notes(fleet: EksFleetPlan) -> list[str]:
     """Notes on numbers above EKS's default quotas."""
     sizes = {fleet.system.name: fleet.system.nodes.max}
     sizes |= {pool.name: pool.nodes.max for pool in fleet.node_groups}
-    found = [
+    notes = [
         f"pool {name}: EKS gives a node group {_NODES_OF_A_GROUP} nodes at most, and not {most}, "
         "until the account's quota L-BD136A63 is raised; `slicewright doctor` asks for it"
         for name, most in sizes.items()
         if most > _NODES_OF_A_GROUP
     ]
     if len(sizes) > _GROUPS_OF_A_CLUSTER:
-        found.append(
+        notes.append(
             f"cluster {fleet.cluster.name}: {len(sizes)} node groups, with the system pool's: EKS "
             f"allows {_GROUPS_OF_A_CLUSTER} in a cluster until the account's quota L-6D54EA21 is "
             "raised; `slicewright doctor` asks for it"
         )
-    return found
+    return notes
 
 
 def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
-    known = catalog.aws_region(cluster.region)
-    unable = without_control_planes(known)
+    region = catalog.aws_region(cluster.region)
+    unable = without_control_planes(region)
     if not unable or cluster.existing or any(map(catalog.is_zone_id, cluster.zones)):
         return []
-    able = control_plane_zones(known)
+    able = control_plane_zones(region)
     return [
         f"cluster {cluster.name}: EKS makes no control plane in {', '.join(unable)}, and which "
         f"zone {' or '.join(cluster.zones)} is differs from account to account: for a new cluster "
@@ -128,17 +128,17 @@ def _placement(pool: EksPoolPlan) -> list[str]:
     """Sources: EC2 user guide, placement strategies; eksctl-io/eksctl #7949."""
     if pool.settings.template is None or pool.settings.template.placement is None:
         return []
-    found = [
+    notes = [
         f"pool {pool.name}: EC2 finds room near each other best for nodes that come at once and "
         "are of one type; nodes that come later may end in InsufficientInstanceCapacity"
     ]
     if pool.settings.template.reserved is not None:
-        found.append(
+        notes.append(
             f"pool {pool.name}: a reservation that was made in a placement group serves no other "
             "group, and of any other only those machines serve that are close to each other: leave "
             "placement out where the reservation is placed already"
         )
-    return found
+    return notes
 
 
 def _access(cluster: EksClusterPlan) -> list[str]:
@@ -184,18 +184,19 @@ def _addon_roles(cluster: EksClusterPlan) -> list[str]:
 
 def _by_letter(pool: EksPoolPlan, region: str) -> list[str]:
     """A zone's name does not tell its machine types: the letters differ between accounts."""
-    known = catalog.aws_region(region)
-    there = offered_zones(pool.settings.machine, known)
+    catalog_region = catalog.aws_region(region)
+    offering_zones = offered_zones(pool.settings.machine, catalog_region)
     if (
-        there is None
-        or set(there) >= set(known.zones)
+        offering_zones is None
+        or set(offering_zones) >= set(catalog_region.zones)
         or any(map(catalog.is_zone_id, pool.settings.zones))
     ):
         return []
     by_letter = " and ".join(pool.settings.zones)
     return [
-        f"pool {pool.name}: {pool.settings.machine.name} is offered in zones {', '.join(there)} "
-        f"only, and each account maps {by_letter} to other zone ids: write zones by id"
+        f"pool {pool.name}: {pool.settings.machine.name} is offered in zones "
+        f"{', '.join(offering_zones)} only, and each account maps {by_letter} to other zone ids: "
+        "write zones by id"
     ]
 
 
@@ -282,20 +283,20 @@ def _repair(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
     """Source: EKS user guide, enable node auto repair."""
     if pool.settings.repair is None or not pool.settings.repair.enabled:
         return []
-    found = []
+    notes = []
     if not any(addon.name == NODE_MONITORING for addon in cluster.addons):
         instead = (
             f"the cluster must have the add-on {NODE_MONITORING}"
             if cluster.existing
             else f"write cluster.addons: {{{NODE_MONITORING}: {{}}}}"
         )
-        found.append(
+        notes.append(
             f"pool {pool.name}: by itself EKS repairs only nodes that are not Ready or that EC2 "
             f"says are broken; for faults of GPUs, and for rules, {instead}"
         )
     if pool.offer.partitioned:
-        found.append(
+        notes.append(
             f"pool {pool.name}: a node that EKS reboots or replaces loses its partitions; it is "
             "held until it is partitioned and verified again"
         )
-    return found
+    return notes

@@ -29,59 +29,65 @@ _DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
 
 
 def eks_pool(
-    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: AwsRegion | None, stated: Stated
+    fleet: spec.EksFleet,
+    i: int,
+    cluster_zones: tuple[str, ...],
+    region: AwsRegion | None,
+    stated: Stated,
 ) -> Checked[EksPoolPlan | None]:
-    """own: the cluster's zones. region: None if it is not in the catalog."""
+    """cluster_zones: the cluster's zones. region: None if it is not in the catalog."""
     pool, path = fleet.node_pools[i], ("node_pools", i)
-    zones = pool.zones or own[:1]
+    zones = pool.zones or cluster_zones[:1]
     yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
     yield from check_capacity(pool.capacity, "eks", path, zones)
-    found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
-    others = yield from other_machines(pool, path, found, region, zones, stated)
+    gpu_machine = yield from machine_of(pool.machine_type, None, "eks", path, stated)
+    other_types = yield from other_machines(pool, path, gpu_machine, region, zones, stated)
     yield from check_system(pool, path)
-    image = _machine_image(pool, found.machine) if found else None
+    image = _machine_image(pool, gpu_machine.machine) if gpu_machine else None
     yield from _check_release(pool, fleet.cluster.version, path)
     interfaces = (
-        (yield from interfaces_of(fleet, pool, path, found.machine, others, zones)) if found else ()
+        (yield from interfaces_of(fleet, pool, path, gpu_machine.machine, other_types, zones))
+        if gpu_machine
+        else ()
     )
     yield from check_placement(pool, path, zones)
-    asked = by_karpenter(fleet, pool)
-    if asked is not None:
-        yield from check_karpenter_pool(pool, path, asked)
+    karpenter_settings = by_karpenter(fleet, pool)
+    if karpenter_settings is not None:
+        yield from check_karpenter_pool(pool, path, karpenter_settings)
     template = yield from template_of(
         *(pool, path, region, interfaces),
         of_cluster=fleet.cluster.instance_tags,
-        always=asked is not None or with_bottlerocket(pool),
+        always=karpenter_settings is not None or with_bottlerocket(pool),
     )
     update = yield from update_of(pool, path)
     repair = yield from repair_of(pool, path)
     common = yield from pool_plan(
         pool,
         path,
-        found,
+        gpu_machine,
         cloud="eks",
         strategy=fleet.gpu_operator.mig_strategy,
         driver=image_driver(image, pool.release_version, path) if image else None,
         fractional=fleet.fractional,
         stated=stated,
     )
-    if found is None:
+    if gpu_machine is None:
         return None
     assert image is not None, "the machine was found"
-    yield from check_offered(pool.capacity, found.machine, path)
-    yield from check_offered_there(found.machine, region, zones, path, stated)
+    yield from check_offered(pool.capacity, gpu_machine.machine, path)
+    yield from check_offered_there(gpu_machine.machine, region, zones, path, stated)
     if pool.ami_type not in (None, image.name):
         yield refuse(
             (*path, "ami_type"),
-            f"{found.machine.name} has {image.architecture} processors, for which EKS provides "
-            f"{image.name}",
+            f"{gpu_machine.machine.name} has {image.architecture} processors, and EKS's image for "
+            f"them is {image.name}",
             f"write {image.name}, or leave it out",
             image.source,
         )
     if common is None:
         return None
-    limits = {m.name: m.pods for m in (found.machine, *others) if m.pods is not None}
-    smallest = min(limits, key=lambda name: limits[name], default=found.machine.name)
+    limits = {m.name: m.pods for m in (gpu_machine.machine, *other_types) if m.pods is not None}
+    smallest = min(limits, key=lambda name: limits[name], default=gpu_machine.machine.name)
     most = limits.get(smallest)
     if most is not None and common.offer.advertised + SYSTEM_PODS > most:
         yield refuse(
@@ -89,11 +95,11 @@ def eks_pool(
             f"a node advertises {common.offer.advertised} devices and runs about {SYSTEM_PODS} "
             f"other pods; {smallest} has addresses for {most} pods",
             "use fewer replicas, or larger partitions",
-            found.machine.source,
+            gpu_machine.machine.source,
         )
     karpenter = None
-    if asked is not None:
-        karpenter = yield from karpenter_pool(pool, path, common, update, asked)
+    if karpenter_settings is not None:
+        karpenter = yield from karpenter_pool(pool, path, common, update, karpenter_settings)
         if karpenter is None:
             return None
         common = replace(common, taints=karpenter_taints(common))
@@ -104,11 +110,11 @@ def eks_pool(
     offered = _node_template(common.offer.resources) if scaled else {}
     if karpenter is None:
         yield from check_group(
-            path, own=pool.tags, of_cluster=fleet.cluster.tags, of_autoscaler=offered
+            path, of_pool=pool.tags, of_cluster=fleet.cluster.tags, of_autoscaler=offered
         )
     settings = EksSettings(
-        machine=found.machine,
-        other_machines=others,
+        machine=gpu_machine.machine,
+        other_machines=other_types,
         zones=zones,
         capacity=pool.capacity,
         ami_type=image.name,

@@ -119,28 +119,28 @@ def _select(pool: spec.ByoPool) -> Mapping[str, str]:
 
 def _check_selects(pools: Sequence[spec.ByoPool], stated: Stated) -> Checked[None]:
     """A node belongs to one pool. Selectors that overlap only on some nodes are not refused."""
-    known = [
+    valid = [
         i
         for i in range(len(pools))
         if stated.has(("node_pools", i, "select"), ("node_pools", i, "name"))
     ]
-    selects = {i: _select(pools[i]).items() for i in known}
+    selects = {i: _select(pools[i]).items() for i in valid}
     # A selector that is contained in another shares its smallest label: comparing only those keeps
     # this fast for a thousand pools.
     by_least: dict[tuple[str, str], list[int]] = {}
     for i, select in selects.items():
         by_least.setdefault(min(select), []).append(i)
-    for i, own in selects.items():
-        others = [
+    for i, labels in selects.items():
+        wider = [
             j
-            for label in own
+            for label in labels
             for j in by_least.get(label, ())
-            if own > selects[j] or (own == selects[j] and i > j)
+            if labels > selects[j] or (labels == selects[j] and i > j)
         ]
-        if others:
+        if wider:
             yield refuse(
                 ("node_pools", i, "select"),
-                f"every node that it selects is also selected by pool {pools[others[0]].name}, "
+                f"every node that it selects is also selected by pool {pools[wider[0]].name}, "
                 "and a node has one layout",
                 "select by labels that no other pool's nodes have",
             )

@@ -25,7 +25,7 @@ class Ranges:
     services: str = "10.8.0.0/20"
 
 
-OWN: Final = Ranges()
+OWN_RANGES: Final = Ranges()
 _SYSTEM_PODS_PER_NODE: Final = 110
 """GKE's default, which the system pool has."""
 _RESERVED: Final = 4
@@ -54,7 +54,7 @@ def check_own_network(
     cluster = fleet.cluster
     if cluster.network is not None or cluster.existing or not stated.has(("cluster", "network")):
         return
-    room, needed = _size(OWN.pods), pod_addresses(system, pools)
+    room, needed = _size(OWN_RANGES.pods), pod_addresses(system, pools)
     if needed > room:
         yield refuse(
             ("node_pools",),
@@ -65,7 +65,7 @@ def check_own_network(
             "cluster.network",
             "GKE docs, configure maximum Pods per node",
         )
-    room = _size(OWN.nodes) - _RESERVED
+    room = _size(OWN_RANGES.nodes) - _RESERVED
     nodes = sum(pool.nodes.max for pool in (*([system] if system else ()), *pools))
     if nodes > room:
         yield refuse(

@@ -31,7 +31,7 @@ def plan_gke(
     location = fleet.cluster.location
     region = re.sub(r"-[a-z]$", "", location)
     own_zone = location if location != region else None
-    known = yield from gcp_region(location)
+    catalog_region = yield from gcp_region(location)
     yield from check_gke_version(fleet.cluster)
     yield from check_dranet_version(fleet)
     yield from check_gpu_networks(fleet, stated)
@@ -68,12 +68,17 @@ def plan_gke(
             [p.image_type for p in fleet.node_pools if isinstance(p.partition, spec.Operator)],
         )
     pools = yield from each(
-        gke_pool(fleet, operator, i, known, own_zone, stated) for i in range(len(fleet.node_pools))
+        gke_pool(fleet, operator, i, catalog_region, own_zone, stated)
+        for i in range(len(fleet.node_pools))
     )
     built = tuple(pool for pool in pools if pool is not None)
     # An existing cluster has nodes for the controller. More are made on request.
-    wanted = not fleet.cluster.existing or "system_pool" in fleet.model_fields_set
-    if fleet.allow_unlisted and wanted and not (known or own_zone or fleet.system_pool.zones):
+    needs_system_pool = not fleet.cluster.existing or "system_pool" in fleet.model_fields_set
+    if (
+        fleet.allow_unlisted
+        and needs_system_pool
+        and not (catalog_region or own_zone or fleet.system_pool.zones)
+    ):
         yield refuse(
             ("system_pool", "zones"),
             f"is missing, and the zones of {region}, of which it would be in the first, are not "
@@ -82,18 +87,22 @@ def plan_gke(
         )
     # The default does not depend on the pools: their order must not move it.
     zones = fleet.system_pool.zones or (
-        (own_zone,) if own_zone else catalog.gcp().zones[known][:1] if known else ()
+        (own_zone,)
+        if own_zone
+        else catalog.gcp().zones[catalog_region][:1]
+        if catalog_region
+        else ()
     )
     yield from check_gcp_zones(
-        fleet.system_pool.zones or (), known, ("system_pool", "zones"), stated
+        fleet.system_pool.zones or (), catalog_region, ("system_pool", "zones"), stated
     )
     system = yield from system_pool(fleet.system_pool, "gke", zones)
     if zones:
         yield from check_counts(fleet.system_pool.nodes, len(zones), ("system_pool", "nodes"))
-    yield from check_own_network(fleet, system if wanted else None, built, stated)
+    yield from check_own_network(fleet, system if needs_system_pool else None, built, stated)
     yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
     common = yield from plan_common(built)
-    if len(built) != len(pools) or (wanted and system is None):
+    if len(built) != len(pools) or (needs_system_pool and system is None):
         return None
     return GkeFleetPlan(
         **common,
@@ -116,14 +125,14 @@ def plan_gke(
             existing=fleet.cluster.existing,
             node_account_id=_account_id(fleet.cluster.name),
         ),
-        system=system if wanted else None,
+        system=system if needs_system_pool else None,
         pools=built,
         operator=operator,
     )
 
 
 def _account_id(cluster: str) -> str:
-    wanted = f"{cluster}-nodes"
-    if 6 <= len(wanted) <= 30:
-        return wanted
+    account_id = f"{cluster}-nodes"
+    if 6 <= len(account_id) <= 30:
+        return account_id
     return f"{cluster[:15].rstrip('-')}-{hashlib.sha256(cluster.encode()).hexdigest()[:8]}-nodes"

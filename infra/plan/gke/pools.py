@@ -66,25 +66,27 @@ def gke_pool(
     yield from _check_management(pool.management, fleet.cluster.release_channel, path)
     by_operator = isinstance(pool.partition, spec.Operator)
     yield from _check_driver(pool, path)
-    found = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
+    gpu_machine = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
     common = yield from pool_plan(
         pool,
         path,
-        found,
+        gpu_machine,
         cloud="gke",
         strategy=operator.mig_strategy if operator else "mixed",
         driver=operator_driver(operator) if operator and by_operator else gke_driver(pool.driver),
         fractional=fleet.fractional,
         stated=stated,
     )
-    if found is not None:
-        yield from _check_machine(pool, found.machine, path)
-        yield from check_dranet(pool, path, found.machine, zones)
-        yield from check_gpu_direct(pool, path, found.machine)
-    local_ssd = yield from _local_ssd(pool, path, found.machine.local_ssds if found else None)
+    if gpu_machine is not None:
+        yield from _check_machine(pool, gpu_machine.machine, path)
+        yield from check_dranet(pool, path, gpu_machine.machine, zones)
+        yield from check_gpu_direct(pool, path, gpu_machine.machine)
+    local_ssd = yield from _local_ssd(
+        pool, path, gpu_machine.machine.local_ssds if gpu_machine else None
+    )
     if common is not None:
         yield from _check_pods(pool, path, common.offer)
-    if found is None or common is None or local_ssd is None or not zones:
+    if gpu_machine is None or common is None or local_ssd is None or not zones:
         return None
     replicated = common.offer.sharing if not by_operator else ()
     networks = gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks)
@@ -98,10 +100,10 @@ def gke_pool(
         labels[GPU_NETWORK_LABEL] = str(pool.gpu_network)
     yield from _check_label_length(labels, path)
     settings = GkeSettings(
-        machine=found.machine,
+        machine=gpu_machine.machine,
         zones=zones,
         capacity=capacity,
-        accelerator=found.accelerator,
+        accelerator=gpu_machine.accelerator,
         partition_size=pool.partition.profile if isinstance(pool.partition, spec.Native) else None,
         sharing_strategy=_STRATEGY[replicated[0].strategy] if replicated else None,
         shared_clients=replicated[0].replicas if replicated else None,
@@ -153,11 +155,11 @@ def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Che
         )
     yield from _check_features(pool, path)
     choices = machine.local_ssd_choices
-    asked = pool.local_ssd.ephemeral + pool.local_ssd.raw if pool.local_ssd else 0
-    if choices is not None and asked not in (0, *choices):
+    disks = pool.local_ssd.ephemeral + pool.local_ssd.raw if pool.local_ssd else 0
+    if choices is not None and disks not in (0, *choices):
         yield refuse(
             (*path, "local_ssd"),
-            f"{machine.name} takes {listed(choices)} local SSDs, not {asked}",
+            f"{machine.name} takes {listed(choices)} local SSDs, not {disks}",
             f"write one of {listed(choices)}, or leave it out",
             "Compute Engine docs, choose a valid number of Local SSD disks",
         )
@@ -239,8 +241,8 @@ def _local_ssd(
     """The stated use of local SSDs. By default all of a machine type's are ephemeral storage."""
     if pool.local_ssd is None:
         return spec.LocalSsd(ephemeral=fixed or 0)
-    asked = pool.local_ssd
-    if asked.ephemeral and asked.raw:
+    local_ssd = pool.local_ssd
+    if local_ssd.ephemeral and local_ssd.raw:
         yield refuse(
             (*path, "local_ssd"),
             "GKE uses a node's local SSDs either for ephemeral storage or as raw disks",
@@ -248,12 +250,13 @@ def _local_ssd(
             "GKE API",
         )
         return None
-    if fixed is not None and asked.ephemeral + asked.raw != fixed:
+    if fixed is not None and local_ssd.ephemeral + local_ssd.raw != fixed:
         yield refuse(
             (*path, "local_ssd"),
-            f"{pool.machine_type} has {fixed} local SSDs, not {asked.ephemeral + asked.raw}",
+            f"{pool.machine_type} has {fixed} local SSDs, not "
+            f"{local_ssd.ephemeral + local_ssd.raw}",
             f"write {{ephemeral: {fixed}}} or {{raw: {fixed}}}" if fixed else "leave it out",
             "cluster-toolkit",
         )
         return None
-    return asked
+    return local_ssd

@@ -102,7 +102,9 @@ def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> C
     for pool in operated:
         if all(s.strategy != "mps" for s in pool.offer.sharing):
             continue
-        other = next(one.name for one in operated if one.offer.sharing != pool.offer.sharing)
+        other = next(
+            neighbor.name for neighbor in operated if neighbor.offer.sharing != pool.offer.sharing
+        )
         yield refuse(
             ("gpu_operator", *key),
             f"the nodes of pool {pool.name} would offer no GPU: up to v0.20.1, which charts up to "

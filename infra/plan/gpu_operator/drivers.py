@@ -46,9 +46,9 @@ def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
             version=None, exact=False, of=of, source=image.source, key=(*path, "release_version")
         )
     # Dates as YYYYMMDD sort as text.
-    known = day is None or day >= image.release
+    is_known = day is None or day >= image.release
     return Driver(
-        version=image.driver if known else None,
+        version=image.driver if is_known else None,
         exact=day == image.release,
         of=of,
         source=image.source,
@@ -62,9 +62,9 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
     if not operator.driver.enabled:
         return Driver(version=None, exact=False, of="the nodes themselves", source="", key=())
     if written is not None:
-        known = _VERSION.fullmatch(written)
+        number = _VERSION.fullmatch(written)
         return Driver(
-            version=known[1] if known else None,
+            version=number[1] if number else None,
             exact=True,
             of="the GPU Operator",
             source="the stack file",

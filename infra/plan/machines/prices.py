@@ -85,15 +85,15 @@ def fleet_cost(fleet: FleetPlan) -> Cost:
     """The GPU pools and the system pool. The maximum counts spot samples at their dearest zone."""
     fewest, most = 0.0, 0.0
     priced, sampled, missing = [], [], []
-    for name, nodes, known in _quotes(fleet):
-        if known.price is None:
-            missing.append((name, known.missing))
+    for name, nodes, quoted in _quotes(fleet):
+        if quoted.price is None:
+            missing.append((name, quoted.missing))
         else:
             priced.append(name)
-            if known.price.capacity == "spot":
+            if quoted.price.capacity == "spot":
                 sampled.append(name)
-            fewest += known.price.usd_per_hour * nodes.min
-            most += (known.price.up_to or known.price.usd_per_hour) * nodes.max
+            fewest += quoted.price.usd_per_hour * nodes.min
+            most += (quoted.price.up_to or quoted.price.usd_per_hour) * nodes.max
     return Cost(
         fewest=fewest,
         most=most,
@@ -109,10 +109,10 @@ def region_of(fleet: FleetPlan) -> str:
 
 def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
     if isinstance(fleet, ByoFleetPlan):
-        one = NodeCount(min=1, max=1, autoscaled=False)
+        single_node = NodeCount(min=1, max=1, autoscaled=False)
         for name, nodes in (
             *((p.name, p.nodes) for p in fleet.pools),
-            *((host.name, one) for host in fleet.hosts),
+            *((host.name, single_node) for host in fleet.hosts),
         ):
             yield name, nodes, Quote(price=None, missing="not created by this stack")
         return

@@ -11,7 +11,13 @@ from infra.plan.model.monitoring import MonitoringPlan
 from infra.plan.model.nodes import AnyCloud
 
 _AT: Final = ("monitoring",)
-_OTHERS: Final = ("default", "kube-system", "kube-public", "kube-node-lease", NAMESPACE)
+_RESERVED_NAMESPACES: Final = (
+    "default",
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    NAMESPACE,
+)
 _NAME: Final = "app.kubernetes.io/name"
 _PODS: Final = "prometheus"
 """The Prometheus operator's label value for its pods: prometheus-operator, pkg/prometheus."""
@@ -25,8 +31,8 @@ def monitoring_of(
     fleet: spec.Fleet, cloud: AnyCloud, stated: Stated
 ) -> Checked[MonitoringPlan | None]:
     """None without `monitoring`."""
-    asked = fleet.monitoring
-    if asked is None:
+    monitoring = fleet.monitoring
+    if monitoring is None:
         return None
     if isinstance(fleet, spec.ByoFleet) and fleet.cluster is None and stated.has(("cluster",)):
         yield refuse(
@@ -35,12 +41,12 @@ def monitoring_of(
             "leave it out, or add a cluster",
             in_key=True,
         )
-    if isinstance(asked, spec.ManagedPrometheus):
+    if isinstance(monitoring, spec.ManagedPrometheus):
         yield from _check_managed(fleet, cloud)
-    elif isinstance(asked, spec.PrometheusStack):
-        yield from _check_stack(asked, fleet, stated)
+    elif isinstance(monitoring, spec.PrometheusStack):
+        yield from _check_stack(monitoring, fleet, stated)
     yield from _check_dcgm(fleet)
-    return MonitoringPlan(asked=asked)
+    return MonitoringPlan(asked=monitoring)
 
 
 def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:
@@ -63,25 +69,25 @@ def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:
         )
 
 
-def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated) -> Checked[None]:
+def _check_stack(stack: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated) -> Checked[None]:
     at = (*_AT, "namespace")
     operator = fleet.gpu_operator
-    if asked.namespace in _OTHERS:
+    if stack.namespace in _RESERVED_NAMESPACES:
         yield refuse(
             at,
-            f"the stack makes the namespace of Prometheus, and {asked.namespace} is of something "
+            f"the stack makes the namespace of Prometheus, and {stack.namespace} is of something "
             "else",
             "write another, for example monitoring",
         )
-    elif operator is not None and asked.namespace == operator.namespace:
+    elif operator is not None and stack.namespace == operator.namespace:
         yield refuse(
             at, "it is the GPU operator's namespace, whose pods are privileged", "write another"
         )
-    elif asked.create_namespace and any(
-        not isinstance(one, spec.Workload)
-        and one.create_namespace
-        and one.namespace == asked.namespace
-        for one in fleet.workloads
+    elif stack.create_namespace and any(
+        not isinstance(workload, spec.Workload)
+        and workload.create_namespace
+        and workload.namespace == stack.namespace
+        for workload in fleet.workloads
     ):
         yield refuse(
             at,
@@ -89,12 +95,12 @@ def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated)
             "write another, or create_namespace: false",
         )
     # An example replaces a wrong value: nothing can be concluded from it.
-    if asked.create_namespace and asked.alertmanager and stated.has((*_AT, "alertmanager")):
+    if stack.create_namespace and stack.alertmanager and stated.has((*_AT, "alertmanager")):
         yield refuse(
             (*_AT, "create_namespace"),
             "alertmanager.config_secret is a Secret that exists, in a namespace that the stack "
             "would only make then",
-            f"make namespace {asked.namespace} with the Secret, and write false",
+            f"make namespace {stack.namespace} with the Secret, and write false",
         )
 
 
@@ -117,5 +123,5 @@ def readers(
     if monitoring is None:
         return stated
     namespace, pods = _COLLECTORS if monitoring.namespace is None else (monitoring.namespace, _PODS)
-    own = spec.MetricsNamespace(namespace=namespace, pods={_NAME: pods})
-    return stated if own in stated else (*stated, own)
+    prometheus = spec.MetricsNamespace(namespace=namespace, pods={_NAME: pods})
+    return stated if prometheus in stated else (*stated, prometheus)

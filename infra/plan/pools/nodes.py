@@ -42,7 +42,7 @@ _OPERATORS_LABELS = frozenset(
     )
 )
 """Labels that the operator and GPU feature discovery set from their findings."""
-_OWN = "slicewright.io/"
+_SLICEWRIGHT_PREFIX = "slicewright.io/"
 _MOST_EKS_TAINTS = 50
 _EFFECTS: Mapping[str, TaintEffect] = {
     written: effect for effect, cloud in CLOUD_TAINT_EFFECT.items() for written in (effect, cloud)
@@ -132,10 +132,10 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
                 "NVIDIA/gpu-operator, controllers/state_manager.go",
                 in_key=True,
             )
-        elif key.startswith(_OWN):
+        elif key.startswith(_SLICEWRIGHT_PREFIX):
             yield refuse(
                 at,
-                f"labels with the prefix {_OWN} are reserved for slicewright",
+                f"labels with the prefix {_SLICEWRIGHT_PREFIX} are reserved for slicewright",
                 "choose another key",
                 in_key=True,
             )
@@ -196,22 +196,22 @@ def pool_taints(
     pool: AnyPool, path: Path, cloud: AnyCloud, stated: Stated
 ) -> Checked[tuple[Taint, ...]]:
     """The stack file's taints, and the startup taint that an unverified node has."""
-    seen: dict[tuple[str, str], int] = {}
+    first_index: dict[tuple[str, str], int] = {}
     taints = []
     for i, written in enumerate(pool.taints):
         at = (*path, "taints", i)
         effect = _EFFECTS[written.effect]
         if not stated.has(at):
             continue
-        if (written.key, effect) in seen:
+        if (written.key, effect) in first_index:
             yield refuse(
                 at,
                 f"{written.key} with {effect} is listed twice, which the cloud refuses",
-                f"leave one out; the other is taints[{seen[written.key, effect]}]",
+                f"leave one out; the other is taints[{first_index[written.key, effect]}]",
                 "Kubernetes API, Node.spec.taints",
             )
-        seen.setdefault((written.key, effect), i)
-        if written.key == STARTUP_TAINT_KEY or written.key.startswith(_OWN):
+        first_index.setdefault((written.key, effect), i)
+        if written.key == STARTUP_TAINT_KEY or written.key.startswith(_SLICEWRIGHT_PREFIX):
             yield refuse(
                 (*at, "key"),
                 "is reserved for slicewright, which taints every GPU node until it is verified",
@@ -240,13 +240,13 @@ def pool_taints(
                 "EKS API",
             )
         taints.append(Taint(key=written.key, value=written.value, effect=effect))
-    own = (_GPU_TAINT, _STARTUP_TAINT) if cloud == "eks" else (_STARTUP_TAINT,)
-    if cloud == "eks" and len(pool.taints) + len(own) > _MOST_EKS_TAINTS:
+    added = (_GPU_TAINT, _STARTUP_TAINT) if cloud == "eks" else (_STARTUP_TAINT,)
+    if cloud == "eks" and len(pool.taints) + len(added) > _MOST_EKS_TAINTS:
         yield refuse(
             (*path, "taints"),
-            f"{len(pool.taints)} taints and slicewright's {len(own)} are too many: EKS allows "
+            f"{len(pool.taints)} taints and slicewright's {len(added)} are too many: EKS allows "
             f"{_MOST_EKS_TAINTS} on a node group",
-            f"write {_MOST_EKS_TAINTS - len(own)} or less",
+            f"write {_MOST_EKS_TAINTS - len(added)} or less",
             "EKS API, CreateNodegroup",
         )
-    return (*sorted(taints, key=lambda t: (t.key, t.effect)), *own)
+    return (*sorted(taints, key=lambda t: (t.key, t.effect)), *added)

@@ -38,7 +38,7 @@ from infra.plan.partition.sharing import gke_sharing, plugin_sharing
 def offer_of(
     pool: AnyPool,
     path: spec.Path,
-    found: Gpus | None,
+    gpus: Gpus | None,
     *,
     cloud: AnyCloud,
     strategy: MigStrategy,
@@ -48,10 +48,10 @@ def offer_of(
     """The resources that the nodes advertise, and the labels that they need for it. None if they
     are refused.
 
-    found: the nodes' GPUs. None if they were refused before. Sharing is checked even then.
+    gpus: the nodes' GPUs. None if they were refused before. Sharing is checked even then.
     """
     at_partition, at = (*path, "partition"), (*path, "sharing")
-    partitioning = yield from _partitioning(pool, at_partition, found, cloud, strategy, stated)
+    partitioning = yield from _partitioning(pool, at_partition, gpus, cloud, strategy, stated)
     if not stated.has(at_partition):
         partitioning = None
     devices = partitioning.devices if partitioning else None
@@ -75,22 +75,22 @@ def offer_of(
                     "Project-HAMi/HAMi docs",
                 )
                 return None
-            if fractional is not None and found is not None:
-                resources = fractional_resources(fractional, found.gpu, found.count)
-        case spec.TimeSlicing() | spec.Mps() as asked:
+            if fractional is not None and gpus is not None:
+                resources = fractional_resources(fractional, gpus.gpu, gpus.count)
+        case spec.TimeSlicing() | spec.Mps() as requested:
             if with_bottlerocket(pool):
                 sharing = (
-                    (yield from bottlerocket_sharing(asked, at, devices))
-                    if isinstance(asked, spec.TimeSlicing)
+                    (yield from bottlerocket_sharing(requested, at, devices))
+                    if isinstance(requested, spec.TimeSlicing)
                     else None
                 )
             elif cloud == "gke" and not stated.has((*at_partition, "mode")):
                 sharing = None  # GKE's plugin or NVIDIA's: the partition decides
             elif cloud == "gke" and not isinstance(pool.partition, spec.Operator):
-                sharing = yield from gke_sharing(asked, at, devices)
+                sharing = yield from gke_sharing(requested, at, devices)
             else:
                 sharing = yield from plugin_sharing(
-                    asked,
+                    requested,
                     at,
                     devices,
                     partitioned=partitioned,
@@ -99,7 +99,7 @@ def offer_of(
                     stated=stated,
                 )
                 labels[PLUGIN_CONFIG_LABEL] = pool.name
-    if found is None or partitioning is None or sharing is None:
+    if gpus is None or partitioning is None or sharing is None:
         return None
     # GPU feature discovery comes with the operator, and HAMi takes the place of its device plugin.
     discovered = (
@@ -107,17 +107,17 @@ def offer_of(
         and not with_bottlerocket(pool)
         and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
     )
-    made = offer(
+    offer_plan = offer(
         pool.name,
-        found,
+        gpus,
         partitioning,
         sharing,
         resources=resources,
-        labels=feature_labels(found.gpu, partitioning.layouts, strategy, sharing)
+        labels=feature_labels(gpus.gpu, partitioning.layouts, strategy, sharing)
         if discovered
         else None,
     )
-    return made, labels
+    return offer_plan, labels
 
 
 def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:
@@ -130,33 +130,33 @@ def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:
 def _partitioning(
     pool: AnyPool,
     path: spec.Path,
-    found: Gpus | None,
+    gpus: Gpus | None,
     cloud: AnyCloud,
     strategy: MigStrategy,
     stated: Stated,
 ) -> Checked[Partitioning | None]:
     if isinstance(pool.partition, spec.Operator):
         yield from check_ways(pool.partition, path)
-    if found is None:
+    if gpus is None:
         return None
     if with_bottlerocket(pool):
         if isinstance(pool.partition, spec.Operator):
             return None  # refused elsewhere
         native = pool.partition if isinstance(pool.partition, spec.Native) else None
-        return (yield from bottlerocket_partitioning(native, path, found))
+        return (yield from bottlerocket_partitioning(native, path, gpus))
     match pool.partition:
         case spec.Unpartitioned():
             # HAMi's device plugin takes the place of NVIDIA's, and no operand changes MIG there.
             fractional = isinstance(pool.sharing, spec.FractionalSharing)
-            return unpartitioned(found, by_mig_manager=cloud != "gke" and not fractional)
-        case spec.Native() as asked:
+            return unpartitioned(gpus, by_mig_manager=cloud != "gke" and not fractional)
+        case spec.Native() as partition:
             if cloud != "gke":
                 return None  # refused elsewhere
-            assert isinstance(found, GpuMachine), "GKE pools have machines"
-            return (yield from gke_partitioning(asked, path, found))
+            assert isinstance(gpus, GpuMachine), "GKE pools have machines"
+            return (yield from gke_partitioning(partition, path, gpus))
         case spec.Operator() as cut_by_operator:
             return (
                 yield from operator_partitioning(
-                    cut_by_operator, pool.name, path, found, strategy, stated
+                    cut_by_operator, pool.name, path, gpus, strategy, stated
                 )
             )
