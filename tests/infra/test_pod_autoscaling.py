@@ -347,7 +347,7 @@ def test_keda_may_only_what_it_needs() -> None:
 def test_kedas_namespace_is_not_one_of_the_workloads() -> None:
     raw = copy.deepcopy(FLEET)
     raw["pod_autoscaling"]["namespace"] = "ai"
-    assert "pod_autoscaling.namespace: ai is a namespace of others" in refusal(raw)
+    assert "pod_autoscaling.namespace: ai is in use" in refusal(raw)
     raw["pod_autoscaling"]["existing"] = True
     assert planned(raw).pod_autoscaling is not None
 

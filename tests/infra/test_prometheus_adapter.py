@@ -253,7 +253,9 @@ def test_the_clusters_own_adapter_has_its_own_prometheus_and_image() -> None:
     ):
         wrong = copy.deepcopy(raw)
         wrong["pod_autoscaling"][key] = value
-        with pytest.raises(spec.SpecError, match=f"{key}: is of an adapter that the stack makes"):
+        with pytest.raises(
+            spec.SpecError, match=f"{key}: is for an adapter that the stack installs"
+        ):
             planned(wrong)
     (change,) = plan.compare(planned(FLEET), planned(of_the_cluster())).fleet
     assert "existing" in step_text(change.before, change.after)

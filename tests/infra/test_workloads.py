@@ -233,8 +233,14 @@ def test_names_that_only_begin_like_a_token_are_not_tokens() -> None:
         ([("image", "vllm/vllm-openai")], "image: vllm/vllm-openai names another image whenever"),
         ([("image", "vllm/vllm-openai:latest")], "add a tag other than latest, or a digest"),
         ([("image", "localhost:5000/vllm")], "image: localhost:5000/vllm names another image"),
-        ([("namespace", "kube-system")], "namespace: kube-system is of Kubernetes itself"),
-        ([("namespace", "slicewright-system")], "namespace: slicewright-system is slicewright's"),
+        (
+            [("namespace", "kube-system")],
+            "namespace: kube-system is reserved for Kubernetes itself",
+        ),
+        (
+            [("namespace", "slicewright-system")],
+            "namespace: slicewright-system is reserved for slicewright",
+        ),
         ([("tensor_parallel", 2)], "tensor_parallel: 2 partitions of one pod cannot reach"),
         ([("requests.cpu", 25)], "requests.cpu: 25 is above the limit, 24; write 24 or less"),
         (
@@ -302,7 +308,7 @@ def test_two_workloads_of_one_name_are_refused_whatever_their_kind() -> None:
 def test_a_namespace_is_made_or_not_for_all_of_its_workloads() -> None:
     raw = written()
     raw["workloads"].append(raw["workloads"][0] | {"name": "second", "create_namespace": False})
-    with pytest.raises(spec.SpecError, match=r"workloads\[0\] says true of the same namespace, ai"):
+    with pytest.raises(spec.SpecError, match=r"workloads\[0\] has true for the same namespace, ai"):
         planned(raw)
 
 
@@ -350,7 +356,7 @@ def test_a_resource_is_named_where_the_nodes_offer_several() -> None:
     del raw["workloads"][0]["resource"]
     with pytest.raises(spec.SpecError) as refused:
         planned(raw)
-    assert "resource: is missing, and nodes of a offer several" in str(refused.value)
+    assert "resource: is required: nodes of a offer several resources" in str(refused.value)
     assert "write one of mig-1g.5gb, mig-2g.10gb, mig-3g.20gb" in str(refused.value)
 
 
@@ -358,7 +364,7 @@ def test_gpus_shared_by_fractions_take_no_servers() -> None:
     raw = shared(1, 90)
     raw["node_pools"][0] |= {"sharing": "fractional", "partition": "none"}
     raw["fractional"] = {"provider": "hami"}
-    with pytest.raises(spec.SpecError, match="shared by fractions, which this kind does not ask"):
+    with pytest.raises(spec.SpecError, match="shared by fractions, and workloads of kind"):
         planned(raw)
 
 
@@ -390,7 +396,7 @@ def test_a_load_balancer_of_triton_is_noted_with_what_it_opens() -> None:
 
     assert not opened(("service", {}))
     (note,) = opened(("service", {"type": "LoadBalancer"}))
-    assert "read its metrics on port 8002, for Triton asks for no key" in note
+    assert "read its metrics on port 8002, because Triton asks for no key" in note
     (note,) = opened(("service", {"type": "LoadBalancer"}), ("model_control", "explicit"))
     assert "may load and unload its models" in note
 
@@ -448,7 +454,10 @@ def test_eight_tritons_find_a_slice_of_two_partitions_and_a_ninth_does_not() -> 
         ([("model_repository", {"server": "nfs", "paht": "/m"})], "did you mean path?"),
         ([("model_repository", None)], "model_repository: is missing"),
         ([("dtype", "auto")], "dtype: unknown key"),
-        ([("namespace", "gpu-operator")], "namespace: gpu-operator is the GPU operator's"),
+        (
+            [("namespace", "gpu-operator")],
+            "namespace: gpu-operator is reserved for the GPU operator",
+        ),
     ],
 )
 def test_what_cannot_work_with_triton_is_refused_where_it_stands(

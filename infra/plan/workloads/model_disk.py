@@ -16,21 +16,21 @@ node-pressure eviction.
 """
 
 
-def download_gb(asked: VllmWorkload) -> float:
+def download_gb(workload: VllmWorkload) -> float:
     """Size of one copy: two bytes for a parameter, for any format it is loaded in."""
-    return parameters(asked.model.parameters) * 2 / 1e9
+    return parameters(workload.model.parameters) * 2 / 1e9
 
 
-def disk_note(plan: DeploymentPlan, asked: VllmWorkload, pool: PoolPlan) -> list[str]:
+def disk_note(plan: DeploymentPlan, workload: VllmWorkload, pool: PoolPlan) -> list[str]:
     """A note if replicas without a cache nearly fill the node's disk.
 
     Each of them keeps its own copy of the model in a directory of the pod, on the node.
     """
     has = _disk_gb(pool)
-    if asked.cache is not None or has is None:
+    if workload.cache is not None or has is None:
         return []
     on_one = min(plan.most, pool.offer.resources[plan.resource] // plan.devices)
-    keeps = on_one * download_gb(asked)
+    keeps = on_one * download_gb(workload)
     if keeps <= has * _EVICTED_ABOVE_PERCENT / 100:
         return []
     who = "1 replica keeps" if on_one == 1 else f"{on_one} replicas on one node keep"

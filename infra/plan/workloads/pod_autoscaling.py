@@ -19,9 +19,9 @@ def plan_pod_autoscaling(
     stated: Stated,
 ) -> Checked[PodAutoscalingPlan | None]:
     """None if no workload is scaled."""
-    asked, scaled = fleet.pod_autoscaling, False
-    has_adapter = isinstance(asked, spec.PrometheusAdapter) and asked.existing
-    url = (asked.prometheus_url or "").rstrip("/")
+    settings, scaled = fleet.pod_autoscaling, False
+    has_adapter = isinstance(settings, spec.PrometheusAdapter) and settings.existing
+    url = (settings.prometheus_url or "").rstrip("/")
     url = url or (monitoring.prometheus_url if monitoring is not None else "")
     for i, workload in enumerate(fleet.workloads):
         at = ("workloads", i, "autoscaling")
@@ -30,46 +30,48 @@ def plan_pod_autoscaling(
         scaled = True
         if not url and not has_adapter and stated.has(at, ("pod_autoscaling",), ("monitoring",)):
             yield _without_prometheus(at, monitoring)
-        if monitoring is not None and asked.prometheus_url is None and stated.has(at):
+        if monitoring is not None and settings.prometheus_url is None and stated.has(at):
             yield from _check_window(workload.autoscaling, (*at, "window"), monitoring)
-        if isinstance(asked, spec.PrometheusAdapter) and stated.has(at):
+        if isinstance(settings, spec.PrometheusAdapter) and stated.has(at):
             yield from _check_for_adapter(workload.autoscaling, at)
     if has_adapter:
         for key in ("namespace", "image", "prometheus_url"):
-            if key in asked.model_fields_set and stated.has(("pod_autoscaling", key)):
+            if key in settings.model_fields_set and stated.has(("pod_autoscaling", key)):
                 yield refuse(
                     ("pod_autoscaling", key),
-                    "is of an adapter that the stack makes, and the cluster has one",
+                    "is for an adapter that the stack installs, and the cluster already has one",
                     "leave it out, or write existing: false",
                     in_key=True,
                 )
-    taken = {one.namespace for one in deployments} | {"default"}
+    reserved = {deployment.namespace for deployment in deployments} | {"default"}
     if monitoring is not None and monitoring.namespace is not None:
-        taken.add(monitoring.namespace)
-    if scaled and not asked.existing and asked.namespace in taken:
+        reserved.add(monitoring.namespace)
+    if scaled and not settings.existing and settings.namespace in reserved:
         yield refuse(
             ("pod_autoscaling", "namespace"),
-            f"{asked.namespace} is a namespace of others, and the autoscaler's is made and deleted "
+            f"{settings.namespace} is in use: the autoscaler's namespace is created and deleted "
             "with it",
-            f"write another, for example {asked.by}",
+            f"write another, for example {settings.by}",
         )
     if not scaled or not (url or has_adapter):
         return None
-    if isinstance(asked, spec.PrometheusAdapter):
+    if isinstance(settings, spec.PrometheusAdapter):
         return AdapterPlan(
-            existing=asked.existing,
-            namespace=asked.namespace,
-            image=asked.image,
-            prometheus_url="" if asked.existing else url,
+            existing=settings.existing,
+            namespace=settings.namespace,
+            image=settings.image,
+            prometheus_url="" if settings.existing else url,
         )
     return KedaPlan(
-        existing=asked.existing,
-        namespace=asked.namespace,
-        release=asked.release,
-        repository=asked.repository,
-        chart_version=asked.chart_version,
+        existing=settings.existing,
+        namespace=settings.namespace,
+        release=settings.release,
+        repository=settings.repository,
+        chart_version=settings.chart_version,
         prometheus_url=url,
-        watched=tuple(sorted({one.namespace for one in deployments if one.autoscaling})),
+        watched=tuple(
+            sorted({deployment.namespace for deployment in deployments if deployment.autoscaling})
+        ),
     )
 
 
@@ -135,19 +137,19 @@ def pod_autoscaling_notes(
     deployments: Sequence[DeploymentPlan], monitoring: MonitoringPlan | None
 ) -> list[str]:
     """One sentence each, starting with the workload's name."""
-    return [note for one in deployments for note in _of(one, monitoring)]
+    return [note for deployment in deployments for note in _of(deployment, monitoring)]
 
 
 def _of(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
-    scaling, at, found = plan.autoscaling, f"workload {plan.name}:", []
+    scaling, at, notes = plan.autoscaling, f"workload {plan.name}:", []
     if scaling is None:
         return []
     if scaling.min == scaling.max:
-        found.append(
+        notes.append(
             f"{at} autoscaling between {scaling.min} and {scaling.max} replicas changes nothing"
         )
     if scaling.asked.metric == "query":
-        found.append(
+        notes.append(
             f"{at} whether its query has one value, and what of, is not known before Prometheus "
             "is asked; without a value the replicas stay as they are"
         )
@@ -156,9 +158,9 @@ def _of(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
         # Of servers that Prometheus loses together, each ends at its own scrape.
         least = monitoring.interval_s + KEDA_POLL_S
         if spec.seconds(down) < least:
-            found.append(
+            notes.append(
                 f"{at} scale_down.stabilization {down} is shorter than a scrape and a decision, "
                 f"{least}s: where Prometheus loses the servers, replicas may go while it still "
                 "knows some of them"
             )
-    return found
+    return notes
