@@ -286,7 +286,7 @@ def test_a_server_of_any_image_follows_a_query_only() -> None:
 def test_without_a_prometheus_nothing_could_be_scaled() -> None:
     raw = written()
     del raw["pod_autoscaling"]
-    assert "workloads[0].autoscaling: no Prometheus is stated" in refusal(raw)
+    assert "workloads[0].autoscaling: needs a Prometheus" in refusal(raw)
     raw["workloads"][0].pop("autoscaling")
     assert planned(raw).pod_autoscaling is None
 

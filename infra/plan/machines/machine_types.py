@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from infra import catalog, spec
 from infra.catalog import Cloud, Machine
-from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
+from infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, nearest, refuse
 from infra.plan.model.nodes import GpuMachine
 from infra.spec import Path
 from infra.spec.nearest import nearest_names
@@ -27,62 +27,54 @@ def machine_of(
     machine = yield from _machine(name, cloud, (*path, "machine_type"), gpus=True)
     if machine is None:
         return None
-    if machine.gpu is not None:
-        if choice is not None:
-            yield refuse(
-                (*path, "gpu"),
-                f"{name} has fixed GPUs: {machine.gpu_count} x {machine.gpu.name}",
-                "leave it out",
-                machine.source,
-            )
-            return None
-        return GpuMachine(
-            machine=machine,
-            gpu=machine.gpu,
-            count=machine.gpu_count,
-            accelerator=machine.accelerator or "",
+    if machine.gpu is None:
+        return (yield from _with_attached_gpus(machine, choice, cloud, path))
+    if choice is not None:
+        yield refuse(
+            (*path, "gpu"),
+            f"{name} has fixed GPUs: {machine.gpu_count} x {machine.gpu.name}",
+            "leave it out",
+            machine.source,
         )
+        return None
+    return GpuMachine(
+        machine=machine,
+        gpu=machine.gpu,
+        count=machine.gpu_count,
+        accelerator=machine.accelerator or "",
+    )
+
+
+def _with_attached_gpus(
+    machine: Machine, choice: spec.GpuChoice | None, cloud: Cloud, path: Path
+) -> Checked[GpuMachine | None]:
+    """A machine without GPUs of its own, with the GPUs that the stack file attaches."""
     if not machine.attachable:
         alike = _names_with_gpus(_by_size(machine, (m for m in _of(cloud) if m.gpu)))
         yield refuse(
             (*path, "machine_type"),
-            f"{name} has no GPU",
+            f"{machine.name} has no GPU",
             f"nearest in size with GPUs: {alike}; {_ALL}",
             machine.source,
         )
         return None
-    attachables = {a.gpu.name: a for a in machine.attachable}
+    by_model = {attachable.gpu.name: attachable for attachable in machine.attachable}
     if choice is None:
-        models = ", ".join(attachables)
         yield refuse(
             (*path, "gpu"),
-            f"is missing, and {name} has no GPU of its own",
-            f"write gpu: {{model: …, count: …}} with one of {models}",
+            f"is required: {machine.name} has no GPU of its own",
+            f"write gpu: {{model: …, count: …}} with one of {listed(tuple(by_model))}",
             machine.source,
         )
         return None
-    if choice.model not in attachables:
-        if choice.model not in catalog.load().gpus:
-            # Not "cannot be attached": V100 and P100 can, but cannot be partitioned.
-            yield refuse(
-                (*path, "gpu", "model"),
-                f"{choice.model} is not in the catalog",
-                nearest(choice.model, tuple(attachables)),
-                CATALOG,
-            )
-            return None
-        yield refuse(
-            (*path, "gpu", "model"),
-            f"{choice.model} cannot be attached to {name}",
-            nearest(choice.model, tuple(attachables)),
-            machine.source,
-        )
+    if choice.model not in by_model:
+        yield _not_attachable(machine, choice.model, tuple(by_model), (*path, "gpu", "model"))
         return None
-    attachable = attachables[choice.model]
+    attachable = by_model[choice.model]
     if choice.count not in attachable.counts:
         yield refuse(
             (*path, "gpu", "count"),
-            f"{choice.count} x {choice.model} cannot be attached to {name}",
+            f"{choice.count} x {choice.model} cannot be attached to {machine.name}",
             f"write one of {listed(attachable.counts)}",
             machine.source,
         )
@@ -90,6 +82,14 @@ def machine_of(
     return GpuMachine(
         machine=machine, gpu=attachable.gpu, count=choice.count, accelerator=attachable.accelerator
     )
+
+
+def _not_attachable(machine: Machine, model: str, models: Sequence[str], path: Path) -> Finding:
+    # V100 and P100 can be attached, but not partitioned, so the catalog does not have them.
+    if model not in catalog.load().gpus:
+        return refuse(path, f"{model} is not in the catalog", nearest(model, models), CATALOG)
+    reason = f"{model} cannot be attached to {machine.name}"
+    return refuse(path, reason, nearest(model, models), machine.source)
 
 
 def system_machine(name: str, cloud: Cloud) -> Checked[Machine | None]:

@@ -50,60 +50,17 @@ def offer_of(
 
     gpus: the nodes' GPUs. None if they were refused before. Sharing is checked even then.
     """
-    at_partition, at = (*path, "partition"), (*path, "sharing")
-    partitioning = yield from _partitioning(pool, at_partition, gpus, cloud, strategy, stated)
-    if not stated.has(at_partition):
+    at = (*path, "partition")
+    partitioning = yield from _partitioning(pool, at, gpus, cloud, strategy, stated)
+    if not stated.has(at):
         partitioning = None
-    devices = partitioning.devices if partitioning else None
-    partitioned = (
-        any(partitioning.layouts)
-        if partitioning
-        else not isinstance(pool.partition, spec.Unpartitioned)
-    )
-    sharing: tuple[ReplicatedResource, ...] | None = ()
-    resources: Mapping[str, int] | None = None
-    labels = _kept_away(pool, cloud)
-    match pool.sharing:
-        case spec.Exclusive():
-            pass
-        case spec.FractionalSharing():
-            if partitioned:
-                yield refuse(
-                    at,
-                    "fractional sharing and MIG cannot be combined in a pool",
-                    "leave one out",
-                    "Project-HAMi/HAMi docs",
-                )
-                return None
-            if fractional is not None and gpus is not None:
-                resources = fractional_resources(fractional, gpus.gpu, gpus.count)
-        case spec.TimeSlicing() | spec.Mps() as requested:
-            if with_bottlerocket(pool):
-                sharing = (
-                    (yield from bottlerocket_sharing(requested, at, devices))
-                    if isinstance(requested, spec.TimeSlicing)
-                    else None
-                )
-            elif cloud == "gke" and not stated.has((*at_partition, "mode")):
-                sharing = None  # GKE's plugin or NVIDIA's: the partition decides
-            elif cloud == "gke" and not isinstance(pool.partition, spec.Operator):
-                sharing = yield from gke_sharing(requested, at, devices)
-            else:
-                sharing = yield from plugin_sharing(
-                    requested,
-                    at,
-                    devices,
-                    partitioned=partitioned,
-                    strategy=strategy,
-                    cloud=cloud,
-                    stated=stated,
-                )
-                labels[PLUGIN_CONFIG_LABEL] = pool.name
+    sharing = yield from _sharing(pool, path, partitioning, cloud, strategy, stated)
     if gpus is None or partitioning is None or sharing is None:
         return None
+    by_fractions = isinstance(pool.sharing, spec.FractionalSharing) and fractional is not None
     # GPU feature discovery comes with the operator, and HAMi takes the place of its device plugin.
     discovered = (
-        resources is None
+        not by_fractions
         and not with_bottlerocket(pool)
         and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
     )
@@ -112,12 +69,74 @@ def offer_of(
         gpus,
         partitioning,
         sharing,
-        resources=resources,
+        resources=fractional_resources(fractional, gpus.gpu, gpus.count)
+        if fractional is not None and by_fractions
+        else None,
         labels=feature_labels(gpus.gpu, partitioning.layouts, strategy, sharing)
         if discovered
         else None,
     )
+    labels = _kept_away(pool, cloud)
+    if _has_plugin_config(pool, cloud):
+        labels[PLUGIN_CONFIG_LABEL] = pool.name
     return offer_plan, labels
+
+
+def _sharing(
+    pool: AnyPool,
+    path: spec.Path,
+    partitioning: Partitioning | None,
+    cloud: AnyCloud,
+    strategy: MigStrategy,
+    stated: Stated,
+) -> Checked[tuple[ReplicatedResource, ...] | None]:
+    """The shared resources. None if sharing is refused, or depends on a part that is."""
+    at, devices = (*path, "sharing"), partitioning.devices if partitioning else None
+    partitioned = (
+        any(partitioning.layouts)
+        if partitioning
+        else not isinstance(pool.partition, spec.Unpartitioned)
+    )
+    match pool.sharing:
+        case spec.Exclusive():
+            return ()
+        case spec.FractionalSharing():
+            if not partitioned:
+                return ()
+            yield refuse(
+                at,
+                "fractional sharing and MIG cannot be combined in a pool",
+                "leave one out",
+                "Project-HAMi/HAMi docs",
+            )
+            return None
+        case spec.TimeSlicing() | spec.Mps() as sharing:
+            if with_bottlerocket(pool):
+                if isinstance(sharing, spec.Mps):
+                    return None
+                return (yield from bottlerocket_sharing(sharing, at, devices))
+            if cloud == "gke" and not stated.has((*path, "partition", "mode")):
+                return None  # GKE's plugin or NVIDIA's: the partition decides
+            if not _has_plugin_config(pool, cloud):
+                return (yield from gke_sharing(sharing, at, devices))
+            return (
+                yield from plugin_sharing(
+                    sharing,
+                    at,
+                    devices,
+                    partitioned=partitioned,
+                    strategy=strategy,
+                    cloud=cloud,
+                    stated=stated,
+                )
+            )
+
+
+def _has_plugin_config(pool: AnyPool, cloud: AnyCloud) -> bool:
+    """True if the operator's device plugin shares the pool's GPUs, by a config of its own."""
+    if not isinstance(pool.sharing, spec.TimeSlicing | spec.Mps) or with_bottlerocket(pool):
+        return False
+    return cloud != "gke" or isinstance(pool.partition, spec.Operator)
 
 
 def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:
@@ -154,9 +173,7 @@ def _partitioning(
                 return None  # refused elsewhere
             assert isinstance(gpus, GpuMachine), "GKE pools have machines"
             return (yield from gke_partitioning(partition, path, gpus))
-        case spec.Operator() as cut_by_operator:
+        case spec.Operator() as partition:
             return (
-                yield from operator_partitioning(
-                    cut_by_operator, pool.name, path, gpus, strategy, stated
-                )
+                yield from operator_partitioning(partition, pool.name, path, gpus, strategy, stated)
             )

@@ -19,40 +19,26 @@ def plan_pod_autoscaling(
     stated: Stated,
 ) -> Checked[PodAutoscalingPlan | None]:
     """None if no workload is scaled."""
-    settings, scaled = fleet.pod_autoscaling, False
+    settings = fleet.pod_autoscaling
     has_adapter = isinstance(settings, spec.PrometheusAdapter) and settings.existing
     url = (settings.prometheus_url or "").rstrip("/")
     url = url or (monitoring.prometheus_url if monitoring is not None else "")
-    for i, workload in enumerate(fleet.workloads):
-        at = ("workloads", i, "autoscaling")
-        if isinstance(workload, spec.Workload) or workload.autoscaling is None:
-            continue
-        scaled = True
+    scaled = [
+        (("workloads", i, "autoscaling"), workload.autoscaling)
+        for i, workload in enumerate(fleet.workloads)
+        if not isinstance(workload, spec.Workload) and workload.autoscaling is not None
+    ]
+    for at, autoscaling in scaled:
         if not url and not has_adapter and stated.has(at, ("pod_autoscaling",), ("monitoring",)):
             yield _without_prometheus(at, monitoring)
         if monitoring is not None and settings.prometheus_url is None and stated.has(at):
-            yield from _check_window(workload.autoscaling, (*at, "window"), monitoring)
+            yield from _check_window(autoscaling, (*at, "window"), monitoring)
         if isinstance(settings, spec.PrometheusAdapter) and stated.has(at):
-            yield from _check_for_adapter(workload.autoscaling, at)
+            yield from _check_for_adapter(autoscaling, at)
     if has_adapter:
-        for key in ("namespace", "image", "prometheus_url"):
-            if key in settings.model_fields_set and stated.has(("pod_autoscaling", key)):
-                yield refuse(
-                    ("pod_autoscaling", key),
-                    "is for an adapter that the stack installs, and the cluster already has one",
-                    "leave it out, or write existing: false",
-                    in_key=True,
-                )
-    reserved = {deployment.namespace for deployment in deployments} | {"default"}
-    if monitoring is not None and monitoring.namespace is not None:
-        reserved.add(monitoring.namespace)
-    if scaled and not settings.existing and settings.namespace in reserved:
-        yield refuse(
-            ("pod_autoscaling", "namespace"),
-            f"{settings.namespace} is in use: the autoscaler's namespace is created and deleted "
-            "with it",
-            f"write another, for example {settings.by}",
-        )
+        yield from _check_adapter_keys(settings, stated)
+    if scaled and not settings.existing:
+        yield from _check_namespace(settings, deployments, monitoring)
     if not scaled or not (url or has_adapter):
         return None
     if isinstance(settings, spec.PrometheusAdapter):
@@ -62,6 +48,7 @@ def plan_pod_autoscaling(
             image=settings.image,
             prometheus_url="" if settings.existing else url,
         )
+    watched = {deployment.namespace for deployment in deployments if deployment.autoscaling}
     return KedaPlan(
         existing=settings.existing,
         namespace=settings.namespace,
@@ -69,18 +56,47 @@ def plan_pod_autoscaling(
         repository=settings.repository,
         chart_version=settings.chart_version,
         prometheus_url=url,
-        watched=tuple(
-            sorted({deployment.namespace for deployment in deployments if deployment.autoscaling})
-        ),
+        watched=tuple(sorted(watched)),
     )
+
+
+def _check_adapter_keys(
+    settings: spec.Keda | spec.PrometheusAdapter, stated: Stated
+) -> Checked[None]:
+    """Refuses keys that an adapter of the cluster ignores."""
+    for key in ("namespace", "image", "prometheus_url"):
+        if key in settings.model_fields_set and stated.has(("pod_autoscaling", key)):
+            yield refuse(
+                ("pod_autoscaling", key),
+                "is for an adapter that the stack installs, and the cluster already has one",
+                "leave it out, or write existing: false",
+                in_key=True,
+            )
+
+
+def _check_namespace(
+    settings: spec.Keda | spec.PrometheusAdapter,
+    deployments: Sequence[DeploymentPlan],
+    monitoring: MonitoringPlan | None,
+) -> Checked[None]:
+    reserved = {deployment.namespace for deployment in deployments} | {"default"}
+    if monitoring is not None and monitoring.namespace is not None:
+        reserved.add(monitoring.namespace)
+    if settings.namespace in reserved:
+        yield refuse(
+            ("pod_autoscaling", "namespace"),
+            f"{settings.namespace} is in use: the autoscaler's namespace is created and deleted "
+            "with it",
+            f"write another, for example {settings.by}",
+        )
 
 
 def _without_prometheus(at: spec.Path, monitoring: MonitoringPlan | None) -> Finding:
     if monitoring is None:
         return refuse(
             at,
-            "no Prometheus is stated that could tell how many replicas it takes",
-            "add monitoring: {prometheus: stack}, or one that is there: monitoring: {prometheus: "
+            "needs a Prometheus whose metrics the number of replicas can follow",
+            "add monitoring: {prometheus: stack}, or an existing one: monitoring: {prometheus: "
             "existing, url: …}",
             in_key=True,
         )

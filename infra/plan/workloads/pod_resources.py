@@ -1,4 +1,4 @@
-"""Checks what a workload's pods need of a node: processor, memory, volumes and ports."""
+"""Checks processor, memory, volumes and ports of a workload's pods against a node."""
 
 from __future__ import annotations
 
