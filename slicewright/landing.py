@@ -48,6 +48,8 @@ class Landing:
 def landings(fleet: plan.FleetPlan) -> Mapping[str, Landing]:
     """Pool -> its landing."""
     return {
-        pool.name: Landing(pool, [one for one in fleet.deployments if one.asked.pool == pool.name])
+        pool.name: Landing(
+            pool, [one for one in fleet.deployments if one.workload.pool == pool.name]
+        )
         for pool in fleet.pools
     }

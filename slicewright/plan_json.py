@@ -150,8 +150,8 @@ def _deployment(one: plan.DeploymentPlan) -> JsonObject:
     return {
         "name": one.name,
         "namespace": one.namespace,
-        "kind": one.asked.kind,
-        "pool": one.asked.pool,
+        "kind": one.workload.kind,
+        "pool": one.workload.pool,
         "resource": one.resource,
         "per_pod": one.devices,
         "profiles": list(one.profiles),
@@ -179,7 +179,7 @@ def _autoscaling(one: plan.DeploymentPlan) -> JsonObject | None:
     return {
         "min": scaling.min,
         "max": scaling.max,
-        "metric": scaling.asked.metric,
+        "metric": scaling.settings.metric,
         "target": scaling.target,
         "unit": "us" if scaling.metric.unit == "duration" else scaling.metric.unit,
         "per_replica": not scaling.metric.mean,
@@ -194,7 +194,7 @@ def _monitoring(fleet: plan.FleetPlan) -> JsonObject | None:
         return None
     records, alerts = values.rule_counts(fleet)
     return {
-        "prometheus": monitoring.asked.prometheus,
+        "prometheus": monitoring.settings.prometheus,
         "namespace": monitoring.namespace,
         "url": monitoring.prometheus_url or None,
         "scrapes": [{"name": name, "interval_s": s} for name, s in values.scraped(fleet)],

@@ -61,7 +61,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
         )
     for deployment in fleet.deployments:
         console.print()
-        _deployment(deployment, landed[deployment.asked.pool], fleet.pod_autoscaling, console)
+        _deployment(deployment, landed[deployment.workload.pool], fleet.pod_autoscaling, console)
     if lines := monitoring_lines(fleet):
         console.print()
         for line in lines:
@@ -78,7 +78,7 @@ def _deployment(
     scaler: plan.PodAutoscalingPlan | None,
     console: Console,
 ) -> None:
-    asked = one.asked
+    asked = one.workload
     behind = f" ({' or '.join(one.profiles)})" if one.profiles else ""
     count = f"{one.most} replica{'s' if one.most != 1 else ''}"
     if one.at_first != one.most:
@@ -89,7 +89,7 @@ def _deployment(
         "bold",
     )
     waiting = f", {one.pending} Pending" if one.pending else ""
-    taken = one.wanted - one.most * one.devices
+    taken = one.demanded - one.most * one.devices
     beside = f", {taken} by other workloads" if taken else ""
     _line(
         console,

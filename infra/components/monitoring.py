@@ -41,7 +41,7 @@ class Monitoring(pulumi.ComponentResource):
         super().__init__("slicewright:index:Monitoring", name, {}, opts)
         assert fleet.monitoring is not None
         self._name, self._cluster = name, cluster
-        match fleet.monitoring.asked:
+        match fleet.monitoring.settings:
             case PrometheusStack() as asked:
                 self.ready = [self._stack(fleet, asked, after)]
             case ExistingPrometheus():

@@ -76,7 +76,7 @@ class Workloads(pulumi.ComponentResource):
                 f"{name}-{plan.name}",
                 objects,
                 [namespaces[plan.namespace]] if plan.namespace in namespaces else [],
-                after[plan.asked.pool],
+                after[plan.workload.pool],
                 scaled=plan.autoscaling is not None,
             )
             for plan, objects in values.workloads_of(fleet)

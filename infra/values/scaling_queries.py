@@ -23,7 +23,7 @@ def scaling_query(plan: DeploymentPlan) -> str:
     """Microseconds for times, percent, or a sum over all replicas."""
     scaling = plan.autoscaling
     assert scaling is not None
-    asked, pods = scaling.asked, _pods(plan)
+    asked, pods = scaling.settings, _pods(plan)
     match asked.metric:
         case "queue-time":
             found = _queue_time(_of_model(pods, asked.model), asked.window)
@@ -58,7 +58,7 @@ def pod_metric(plan: DeploymentPlan) -> PodMetric:
     """The metric behind `scaling_query`, for single pods. A stated query has none."""
     scaling = plan.autoscaling
     assert scaling is not None
-    asked, asked_pods = scaling.asked, "<<.LabelMatchers>>"
+    asked, asked_pods = scaling.settings, "<<.LabelMatchers>>"
     name = plan.name.replace("-", "_")
     match asked.metric:
         case "queue-time":

@@ -51,7 +51,7 @@ class WorkloadObjects:
 
 def workload_namespaces(fleet: FleetPlan) -> list[JsonObject]:
     """The namespaces that the stack makes for workloads."""
-    made = {one.namespace for one in fleet.deployments if one.asked.create_namespace}
+    made = {one.namespace for one in fleet.deployments if one.workload.create_namespace}
     return [
         {
             "apiVersion": "v1",
@@ -67,7 +67,7 @@ def workload_namespaces(fleet: FleetPlan) -> list[JsonObject]:
 
 def workload_objects(plan: DeploymentPlan, pool: PoolPlan) -> WorkloadObjects:
     """pool: the plan's pool."""
-    asked, server = plan.asked, _server(plan)
+    asked, server = plan.workload, _server(plan)
     minutes = asked.startup_minutes + _IMAGE_MINUTES
     rounds = max(-(-plan.most // asked.max_unavailable), 1)
     return WorkloadObjects(
@@ -104,7 +104,7 @@ def _awaited(plan: DeploymentPlan, of: JsonObject) -> JsonObject:
 def _deployment(
     plan: DeploymentPlan, pool: PoolPlan, server: Server, *, deadline_s: int
 ) -> JsonObject:
-    asked = plan.asked
+    asked = plan.workload
     return {
         **_awaited(plan, head(plan, "apps/v1", "Deployment")),
         "spec": {
@@ -126,7 +126,7 @@ def _deployment(
 
 
 def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
-    asked, request = plan.asked, pod_request(pool, ())
+    asked, request = plan.workload, pod_request(pool, ())
     spec: JsonObject = {
         "serviceAccountName": plan.name,
         "automountServiceAccountToken": False,
@@ -190,7 +190,7 @@ def _spread(plan: DeploymentPlan, pool: PoolPlan) -> list[JsonObject]:
 
 
 def _server(plan: DeploymentPlan) -> Server:
-    match plan.asked:
+    match plan.workload:
         case VllmWorkload() as asked:
             return vllm_server(plan, asked)
         case TritonWorkload() as asked:
@@ -200,7 +200,7 @@ def _server(plan: DeploymentPlan) -> Server:
 
 
 def _container(plan: DeploymentPlan, server: Server) -> JsonObject:
-    asked = plan.asked
+    asked = plan.workload
     container: JsonObject = {
         "name": asked.kind,
         "image": asked.image,
@@ -243,7 +243,7 @@ def _container(plan: DeploymentPlan, server: Server) -> JsonObject:
 
 
 def _env(plan: DeploymentPlan, server: Server) -> list[JsonObject]:
-    asked = plan.asked
+    asked = plan.workload
     # The user has no entry in the image's /etc/passwd, where programs look for name and home.
     plain = {"HOME": _HOME, "USER": "server", **server.env, **asked.env}
     return [
@@ -273,13 +273,13 @@ def _service(plan: DeploymentPlan, server: Server) -> JsonObject | None:
     if not server.ports:
         return None
     service = head(plan, "v1", "Service")
-    if plan.asked.service.annotations:
-        annotations = dict(sorted(plan.asked.service.annotations.items()))
+    if plan.workload.service.annotations:
+        annotations = dict(sorted(plan.workload.service.annotations.items()))
         service["metadata"]["annotations"] = annotations
     return {
         **_awaited(plan, service),
         "spec": {
-            "type": plan.asked.service.type,
+            "type": plan.workload.service.type,
             "selector": selector(plan),
             "ports": [
                 {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
@@ -292,4 +292,4 @@ def _service(plan: DeploymentPlan, server: Server) -> JsonObject | None:
 def workloads_of(fleet: FleetPlan) -> Sequence[tuple[DeploymentPlan, WorkloadObjects]]:
     """The objects of all workloads of a fleet."""
     pools = {pool.name: pool for pool in fleet.pools}
-    return [(one, workload_objects(one, pools[one.asked.pool])) for one in fleet.deployments]
+    return [(one, workload_objects(one, pools[one.workload.pool])) for one in fleet.deployments]

@@ -63,7 +63,7 @@ def _of_workloads(fleet: FleetPlan) -> Iterator[spec.Problem]:
 def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
     if fleet.monitoring is None:
         return
-    match fleet.monitoring.asked:
+    match fleet.monitoring.settings:
         case spec.ManagedPrometheus() if fleet.pod_autoscaling is not None:
             yield spec.Problem(
                 path=("monitoring", "prometheus"),
@@ -94,7 +94,7 @@ def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
 
 def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
     for i, one in enumerate(fleet.deployments):
-        cache = None if isinstance(one.asked, spec.TritonWorkload) else one.asked.cache
+        cache = None if isinstance(one.workload, spec.TritonWorkload) else one.workload.cache
         if not isinstance(cache, spec.NewVolume):
             continue
         if cache.storage_class is None:

@@ -80,7 +80,7 @@ def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
     if not fleet.operator.existing:
         found[fleet.operator.namespace] = "write another gpu_operator.namespace"
     if fleet.monitoring is not None:
-        asked = fleet.monitoring.asked
+        asked = fleet.monitoring.settings
         if isinstance(asked, spec.PrometheusStack) and asked.create_namespace:
             found[asked.namespace] = (
                 "write monitoring: {create_namespace: false}, or another namespace"
@@ -88,15 +88,17 @@ def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
     if isinstance(fleet.pod_autoscaling, KedaPlan) and not fleet.pod_autoscaling.existing:
         found[fleet.pod_autoscaling.namespace] = "write another pod_autoscaling.namespace"
     for one in fleet.deployments:
-        if one.asked.create_namespace and one.asked.namespace != "default":
-            found[one.asked.namespace] = "set create_namespace: false for its workloads"
+        if one.workload.create_namespace and one.workload.namespace != "default":
+            found[one.workload.namespace] = "set create_namespace: false for its workloads"
     return found
 
 
 def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
     """CustomResourceDefinitions that must exist -> the key of the stack file that requires them."""
     found: dict[str, str] = {}
-    if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, spec.ExistingPrometheus):
+    if fleet.monitoring is not None and isinstance(
+        fleet.monitoring.settings, spec.ExistingPrometheus
+    ):
         found[_MONITORS] = "monitoring.prometheus: existing"
     if isinstance(fleet.pod_autoscaling, KedaPlan) and fleet.pod_autoscaling.existing:
         found[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"

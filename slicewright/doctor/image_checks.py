@@ -78,5 +78,5 @@ def _architectures(fleet: FleetPlan, key: str) -> frozenset[str]:
         return frozenset({*pools.values(), *system})
     for one in fleet.deployments:
         if key == f"workloads.{one.name}.image":
-            return frozenset({pools[one.asked.pool]})
+            return frozenset({pools[one.workload.pool]})
     return frozenset({fleet.system.machine.architecture} if fleet.system else ())

@@ -226,7 +226,7 @@ def test_a_scrape_ends_before_the_next(interval: str, timeout: str, window: int)
 def test_the_chart_is_of_a_repository_a_registry_or_a_file(
     asked: dict[str, Any], chart: str, repository: str | None
 ) -> None:
-    found = of(planned(STACK | asked)).asked
+    found = of(planned(STACK | asked)).settings
     assert isinstance(found, spec.PrometheusStack)
     assert values.monitoring_chart(found) == (chart, repository)
 

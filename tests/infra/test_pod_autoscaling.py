@@ -189,8 +189,8 @@ def test_partitions_are_those_that_other_workloads_leave() -> None:
     first, second, third = planned(raw).deployments
     assert first.autoscaling is not None
     assert first.autoscaling.max == 7 - 2 - 3
-    assert (first.wanted, first.pending, first.awaited) == (7, 0, True)
-    assert (second.wanted, third.wanted) == (7, 7)
+    assert (first.demanded, first.pending, first.awaited) == (7, 0, True)
+    assert (second.demanded, third.demanded) == (7, 7)
 
 
 def test_two_workloads_cannot_both_take_what_is_left() -> None:

@@ -131,7 +131,7 @@ def test_workloads_of_one_resource_are_counted_together() -> None:
     raw = written(("replicas", 10))
     raw["workloads"].append(raw["workloads"][0] | {"name": "second", "replicas": 7})
     first, second = planned(raw).deployments
-    assert (first.wanted, second.wanted, first.pending) == (17, 17, 1)
+    assert (first.demanded, second.demanded, first.pending) == (17, 17, 1)
     assert not first.awaited
     assert not second.awaited
 

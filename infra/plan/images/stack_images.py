@@ -75,7 +75,7 @@ def _operators(fleet: FleetPlan) -> Iterator[StackImages]:
 
 
 def _monitoring(fleet: FleetPlan) -> Iterator[StackImages]:
-    settings = fleet.monitoring.asked if fleet.monitoring else None
+    settings = fleet.monitoring.settings if fleet.monitoring else None
     if not isinstance(settings, PrometheusStack):
         return
     for registry in (settings.registry.partition("/")[0],) if settings.registry else _PROMETHEUS:
@@ -110,9 +110,9 @@ def _served(fleet: FleetPlan) -> Iterator[StackImages]:
     most = {pool.name: pool.nodes.max for pool in fleet.pools}
     for deployment in fleet.deployments:
         yield StackImages(
-            registry=registry_of(deployment.asked.image),
+            registry=registry_of(deployment.workload.image),
             key=f"workloads.{deployment.name}.image",
-            nodes=min(deployment.most, most[deployment.asked.pool]),
-            image=deployment.asked.image,
-            pull_secrets=deployment.asked.image_pull_secrets,
+            nodes=min(deployment.most, most[deployment.workload.pool]),
+            image=deployment.workload.image,
+            pull_secrets=deployment.workload.image_pull_secrets,
         )

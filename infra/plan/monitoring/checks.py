@@ -46,7 +46,7 @@ def monitoring_of(
     elif isinstance(monitoring, spec.PrometheusStack):
         yield from _check_stack(monitoring, fleet, stated)
     yield from _check_dcgm(fleet)
-    return MonitoringPlan(asked=monitoring)
+    return MonitoringPlan(settings=monitoring)
 
 
 def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:

@@ -10,7 +10,7 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
     """One sentence each. Empty without monitoring."""
     if fleet.monitoring is None:
         return []
-    settings, at, notes = fleet.monitoring.asked, "monitoring:", []
+    settings, at, notes = fleet.monitoring.settings, "monitoring:", []
     if isinstance(settings, PrometheusStack):
         if settings.storage is None:
             notes.append(
@@ -49,7 +49,7 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
         f"{at} workload {deployment.name} is not scraped: of a container it is not known where its "
         "metrics are"
         for deployment in fleet.deployments
-        if isinstance(deployment.asked, ContainerWorkload)
+        if isinstance(deployment.workload, ContainerWorkload)
     ]
     return notes
 

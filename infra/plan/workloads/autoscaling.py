@@ -228,7 +228,7 @@ def _places(placed: PlacedWorkload) -> tuple[int, str]:
 def _autoscaling_plan(scaled: spec.Autoscaling, most: int, places: int) -> AutoscalingPlan:
     fallback = scaled.fallback.replicas
     return AutoscalingPlan(
-        asked=scaled,
+        settings=scaled,
         max=most,
         places=places,
         target=_target(scaled),

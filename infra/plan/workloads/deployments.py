@@ -149,7 +149,7 @@ def _deployment(
     on_a_node = placed.room_on_a_node
     fits = on_a_node is None or placed.first_replicas <= on_a_node * coming_nodes
     return DeploymentPlan(
-        asked=workload,
+        workload=workload,
         resource=devices.resource,
         devices=placed.devices_per_replica,
         profiles=devices.profiles,
@@ -158,7 +158,7 @@ def _deployment(
         if isinstance(pool.settings, GkeSettings) and pool.settings.partition_size
         else {},
         offered=placed.offered,
-        wanted=demanded,
+        demanded=demanded,
         room=placed.room,
         awaited=fits and at_first <= placed.devices_per_node * coming_nodes,
         memory=model_memory(workload) if isinstance(workload, spec.VllmWorkload) else None,

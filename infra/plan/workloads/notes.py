@@ -16,12 +16,12 @@ def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPl
     return [
         note
         for deployment in deployments
-        for note in _of(deployment, by_name[deployment.asked.pool])
+        for note in _of(deployment, by_name[deployment.workload.pool])
     ]
 
 
 def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
-    workload, at, notes = plan.asked, f"workload {plan.name}:", []
+    workload, at, notes = plan.workload, f"workload {plan.name}:", []
     if plan.room is not None and plan.room < min(plan.most, plan.offered // plan.devices):
         notes.append(
             f"{at} by what it requests of processor and memory, nodes of pool {workload.pool} have "
@@ -30,7 +30,7 @@ def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
         )
     elif plan.pending:
         notes.append(
-            f"{at} {plan.wanted} {plan.resource} are asked for and pool {workload.pool} offers "
+            f"{at} {plan.demanded} {plan.resource} are asked for and pool {workload.pool} offers "
             f"{plan.offered} at most, so {_replicas(plan.pending)} Pending{_unawaited(plan)}"
         )
     elif not plan.awaited:

@@ -164,12 +164,12 @@ def _of(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
         notes.append(
             f"{at} autoscaling between {scaling.min} and {scaling.max} replicas changes nothing"
         )
-    if scaling.asked.metric == "query":
+    if scaling.settings.metric == "query":
         notes.append(
             f"{at} whether its query has one value, and what of, is not known before Prometheus "
             "is asked; without a value the replicas stay as they are"
         )
-    down = scaling.asked.scale_down.stabilization
+    down = scaling.settings.scale_down.stabilization
     if down is not None and monitoring is not None:
         # Of servers that Prometheus loses together, each ends at its own scrape.
         least = monitoring.interval_s + KEDA_POLL_S

@@ -93,7 +93,7 @@ def scrapes(fleet: FleetPlan) -> tuple[Scrape, ...]:
 
 def metrics_port(plan: DeploymentPlan) -> str | None:
     """The port of a server's metrics, by name. None: the server has no known metrics."""
-    match plan.asked:
+    match plan.workload:
         case TritonWorkload():
             return "metrics"
         case VllmWorkload():

@@ -57,9 +57,9 @@ def make(environment: Environment, fleet: ByoFleetPlan) -> None:
     if isinstance(fleet.pod_autoscaling, AdapterPlan):
         with _making(name, "cert-manager"):
             certificates.install(client)
-    if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, ExistingPrometheus):
+    if fleet.monitoring is not None and isinstance(fleet.monitoring.settings, ExistingPrometheus):
         with _making(name, "Prometheus"):
-            prometheus.install(client, fleet.monitoring.asked)
+            prometheus.install(client, fleet.monitoring.settings)
     if fleet.operator.existing:
         with _making(name, "GPU operator"):
             operator_to_adopt.install(client, fleet)
