@@ -37,9 +37,9 @@ from infra.components.prometheus_adapter import PrometheusAdapter
 from infra.components.workloads import Workloads
 from infra.plan import (
     AdapterPlan,
-    ByoFleetPlan,
     EksAutoscalerPlan,
     EksFleetPlan,
+    ExistingFleetPlan,
     ExistingSettings,
     FleetPlan,
     GkeFleetPlan,
@@ -54,7 +54,7 @@ def main() -> None:
     source = locate(text, Path(pulumi.get_root_directory()), pulumi.get_stack())
     try:
         fleet = plan.deployable(plan.read(text, source), source)
-        if isinstance(fleet, ByoFleetPlan) and fleet.cluster is not None:
+        if isinstance(fleet, ExistingFleetPlan) and fleet.cluster is not None:
             existing_cluster.check(fleet.cluster, Path(pulumi.get_root_directory()), source)
     except spec.SpecError as e:
         raise pulumi.RunError(str(e)) from None
@@ -82,7 +82,7 @@ def deploy(fleet: FleetPlan) -> None:
             _deploy_gke(fleet)
         case EksFleetPlan():
             _deploy_eks(fleet)
-        case ByoFleetPlan():
+        case ExistingFleetPlan():
             _deploy_byo(fleet)
 
 
@@ -167,7 +167,7 @@ def _notice(fleet: GkeFleetPlan | EksFleetPlan) -> None:
         DestroyNotice(pulumi.get_stack())
 
 
-def _deploy_byo(fleet: ByoFleetPlan) -> None:
+def _deploy_byo(fleet: ExistingFleetPlan) -> None:
     assert fleet.cluster is not None, "deployable() refuses hosts, and without them there is one"
     site = _Site(
         kubernetes=existing_cluster.provider(fleet.cluster, Path(pulumi.get_root_directory())),
@@ -246,7 +246,7 @@ def _deploy_with_operator(
     fleet: FleetPlan, settings: spec.GpuOperator, site: _Site
 ) -> FleetController:
     guard = _guard(fleet, site, operator_account=values.operator_account(settings))
-    if isinstance(fleet, ByoFleetPlan) and fleet.operator.existing:
+    if isinstance(fleet, ExistingFleetPlan) and fleet.operator.existing:
         adopted = AdoptedOperator(
             "gpu-operator",
             fleet,

@@ -27,7 +27,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         "cluster": _plain(fleet.cluster),
         "pools": [_pool(pool, fleet) for pool in fleet.pools],
         "hosts": [_host(host) for host in fleet.hosts]
-        if isinstance(fleet, plan.ByoFleetPlan)
+        if isinstance(fleet, plan.ExistingFleetPlan)
         else [],
         "workloads": [_plain(request) for request in fleet.workloads],
         "deployments": [_deployment(one) for one in fleet.deployments],
@@ -39,7 +39,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
             {"path": _path(p.path), "reason": p.reason} for p in plan.unbuildable(fleet)
         ],
     }
-    if not isinstance(fleet, plan.ByoFleetPlan) and (system := fleet.system) is not None:
+    if not isinstance(fleet, plan.ExistingFleetPlan) and (system := fleet.system) is not None:
         written["system_pool"] = {
             "machine_type": system.machine_type,
             "zones": list(system.zones),
@@ -223,7 +223,7 @@ def _files(fleet: plan.FleetPlan) -> JsonObject:
         files["mig_parted"] = values.mig_parted_config(fleet.pools)
     if shared := values.plugin_configs(operated(fleet)):
         files["device_plugin"] = dict(shared)
-    if isinstance(fleet, plan.ByoFleetPlan) and fleet.hosts:
+    if isinstance(fleet, plan.ExistingFleetPlan) and fleet.hosts:
         files["hosts"] = dict(values.host_files(fleet.hosts))
     return files
 

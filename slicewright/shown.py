@@ -35,14 +35,14 @@ _STYLES = {
 def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     """Writes the whole plan."""
     _line(console, f"{name}: {_where(fleet)}", "bold")
-    if not isinstance(fleet, plan.ByoFleetPlan) and (system := fleet.system) is not None:
+    if not isinstance(fleet, plan.ExistingFleetPlan) and (system := fleet.system) is not None:
         where = f"{nodes_text(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
         _line(console, f"system pool: {where}")
     landed = landings(fleet)
     for pool in fleet.pools:
         console.print()
         _pool(pool, fleet, landed[pool.name], console)
-    if isinstance(fleet, plan.ByoFleetPlan):
+    if isinstance(fleet, plan.ExistingFleetPlan):
         for host in fleet.hosts:
             console.print()
             _host(host, console)
@@ -189,9 +189,9 @@ def _where(fleet: plan.FleetPlan) -> str:
             return f"GKE cluster {fleet.cluster.name} in {fleet.cluster.location}"
         case plan.EksFleetPlan():
             return f"EKS cluster {fleet.cluster.name} in {fleet.cluster.region}"
-        case plan.ByoFleetPlan(cluster=None):
+        case plan.ExistingFleetPlan(cluster=None):
             return "hosts without Kubernetes"
-        case plan.ByoFleetPlan(cluster=cluster):
+        case plan.ExistingFleetPlan(cluster=cluster):
             return f"existing cluster {cluster.name} (context {cluster.context})" if cluster else ""
 
 
@@ -289,7 +289,7 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
         f"totals: GPU nodes {_span(summed['nodes'])}, GPUs {_span(summed['gpus'])}; {offers}",
         "bold",
     )
-    if isinstance(fleet, plan.ByoFleetPlan):
+    if isinstance(fleet, plan.ExistingFleetPlan):
         return
     cost = prices.fleet_cost(fleet)
     known = (

@@ -19,17 +19,17 @@ from infra.plan.gpu_operator.settings import asks_by_mount
 from infra.plan.model.access import AccessEntryPlan, AccessPolicyPlan
 from infra.plan.model.clusters import (
     AddonIdentity,
-    ByoClusterPlan,
     EksAddonPlan,
     EksAutoscalerPlan,
     EksClusterPlan,
+    ExistingClusterPlan,
     GkeClusterPlan,
     GkeNetworkPlan,
     GpuNetwork,
     KarpenterPlan,
 )
 from infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.hosts import HostGpuPlan, HostPlan
 from infra.plan.model.launch_templates import EksTemplate, ReservedCapacity
 from infra.plan.model.monitoring import MonitoringPlan
@@ -73,8 +73,6 @@ __all__ = [
     "AdapterPlan",
     "AddonIdentity",
     "AutoscalingPlan",
-    "ByoClusterPlan",
-    "ByoFleetPlan",
     "Change",
     "ChangeEffect",
     "CloudPoolPlan",
@@ -87,6 +85,8 @@ __all__ = [
     "EksPoolPlan",
     "EksSettings",
     "EksTemplate",
+    "ExistingClusterPlan",
+    "ExistingFleetPlan",
     "ExistingPoolPlan",
     "ExistingSettings",
     "ExistingSubnet",

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 
 from infra import spec
 from infra.plan.eks.fleet import plan_eks
-from infra.plan.existing.fleet import plan_byo
+from infra.plan.existing.fleet import plan_existing
 from infra.plan.findings import Checked, Stated, collect, refuse
 from infra.plan.gke.fleet import plan_gke
 from infra.plan.model.fleets import CommonParts, FleetPlan
@@ -99,7 +99,7 @@ def _plan(fleet: spec.Fleet, stated: Stated) -> Checked[FleetPlan | None]:
         case spec.EksFleet():
             return (yield from plan_eks(fleet, stated, plan_common))
         case spec.ByoFleet():
-            return (yield from plan_byo(fleet, stated, plan_common))
+            return (yield from plan_existing(fleet, stated, plan_common))
 
 
 def _common(fleet: spec.Fleet, stated: Stated, pools: Sequence[PoolPlan]) -> Checked[CommonParts]:

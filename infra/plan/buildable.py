@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.model.fleets import ByoFleetPlan, FleetPlan
+from infra.plan.model.fleets import ExistingFleetPlan, FleetPlan
 from infra.spec import (
     Path,
     Problem,
@@ -32,7 +32,7 @@ def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
 
 def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
     """Hosts without Kubernetes, which `pulumi up` does not reach."""
-    if isinstance(fleet, ByoFleetPlan) and fleet.hosts:
+    if isinstance(fleet, ExistingFleetPlan) and fleet.hosts:
         yield Problem(
             path=("hosts",),
             reason="`pulumi up` builds what lies in a cluster, and does not reach hosts without "

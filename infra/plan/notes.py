@@ -12,7 +12,7 @@ from infra.plan.eks.autoscaler import autoscaler_notes
 from infra.plan.gke import notes as gke_notes
 from infra.plan.gpu_operator.drivers import driver_of
 from infra.plan.images.notes import image_notes
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.pools import (
     CloudPoolPlan,
     CloudSettings,
@@ -47,7 +47,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         texts += autoscaler_notes(fleet)
     if isinstance(fleet, GkeFleetPlan):
         texts += gke_notes.cluster_notes(fleet)
-    if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
+    if isinstance(fleet, ExistingFleetPlan) and fleet.pools and fleet.startup_taint == "none":
         texts.append(NO_STARTUP_TAINT)
     texts += image_notes(fleet)
     texts += _unknown_chart(fleet)
@@ -122,7 +122,7 @@ def _machine(pool: CloudPoolPlan) -> list[str]:
 
 def _mps_by_default(fleet: FleetPlan) -> list[str]:
     """A note if MPS is the operator's default: nodes without a pool's label get it too."""
-    is_new = not isinstance(fleet, ByoFleetPlan) and not fleet.cluster.existing
+    is_new = not isinstance(fleet, ExistingFleetPlan) and not fleet.cluster.existing
     if is_new or not alike_by_mps(fleet.operated):
         return []
     return [

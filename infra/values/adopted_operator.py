@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from infra.values.device_list import BY_CDI, BY_MOUNTS, MOUNTS_COUNT, STRATEGY, VARIABLE_COUNTS
 from infra.values.operator_files import OperatorFiles
 from infra.values.plugin_configs import default_config
@@ -58,12 +58,12 @@ class Mismatch:
     """The value to write; for a list more than what is missing of it."""
 
 
-def wanted_settings(fleet: ByoFleetPlan, files: OperatorFiles) -> tuple[Setting, ...]:
+def wanted_settings(fleet: ExistingFleetPlan, files: OperatorFiles) -> tuple[Setting, ...]:
     """What must hold, besides the tolerations. files: as from `operator_files`."""
     return tuple(_wanted(fleet, files))
 
 
-def _wanted(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
+def _wanted(fleet: ExistingFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
     yield Setting(field="mig.strategy", wanted=fleet.operator.mig_strategy)
     yield Setting(field="operator.runtimeClass", wanted=RUNTIME_CLASS, default=RUNTIME_CLASS)
     yield Setting(field="devicePlugin.enabled", wanted=True, default=True)
@@ -79,7 +79,7 @@ def _wanted(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
 
 
 def mismatches(
-    policy: Mapping[str, Any], fleet: ByoFleetPlan, files: OperatorFiles
+    policy: Mapping[str, Any], fleet: ExistingFleetPlan, files: OperatorFiles
 ) -> tuple[Mismatch, ...]:
     """Where the `spec` of a ClusterPolicy is not as the fleet needs it."""
     wrong = []
@@ -102,7 +102,7 @@ def mismatches(
     return tuple(wrong)
 
 
-def _without_reboot(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+def _without_reboot(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> Iterator[Mismatch]:
     """A GPU whose MIG mode changes at a reset stays pending where the machine refuses the reset, as
     clouds do. mig-manager may then reboot the node, unless the stack file says that it need not.
     """
@@ -132,7 +132,7 @@ def _other_values(policy: Mapping[str, Any], field: str, missing: Mapping[str, s
     )
 
 
-def _other_device_list(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+def _other_device_list(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> Iterator[Mismatch]:
     """Settings of toolkit and device plugin that contradict `device_list`: agents, or pods that
     request GPUs, would get none, or any container would get them by the variable.
     """

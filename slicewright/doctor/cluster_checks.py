@@ -8,7 +8,7 @@ from typing import Final
 
 from apis.names import NAMESPACE
 from infra import spec, values
-from infra.plan import AdapterPlan, ByoFleetPlan, ExistingPoolPlan, KedaPlan
+from infra.plan import AdapterPlan, ExistingFleetPlan, ExistingPoolPlan, KedaPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 _STARTUP_POLICIES: Final = (1, 36)
@@ -73,7 +73,7 @@ class ClusterAnswers:
     """The existing ones of `wanted_apis` -> the namespace of the server."""
 
 
-def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
+def wanted_namespaces(fleet: ExistingFleetPlan) -> Mapping[str, str]:
     """Namespaces that the stack creates -> the remedy if one exists already."""
     look = "see what is in it (kubectl get all -n {0}), and delete it"
     found = {NAMESPACE: look.format(NAMESPACE)}
@@ -93,7 +93,7 @@ def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
     return found
 
 
-def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
+def wanted_definitions(fleet: ExistingFleetPlan) -> Mapping[str, str]:
     """CustomResourceDefinitions that must exist -> the key of the stack file that requires them."""
     found: dict[str, str] = {}
     if fleet.monitoring is not None and isinstance(
@@ -107,7 +107,7 @@ def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
     return found
 
 
-def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
+def wanted_apis(fleet: ExistingFleetPlan) -> Mapping[str, str | None]:
     """APIServices of metrics -> the namespace of the server that the stack creates.
 
     None: the cluster must already have the server.
@@ -122,7 +122,7 @@ def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
 
 
 def findings(
-    fleet: ByoFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
+    fleet: ExistingFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
     """owned: existing namespace -> whether the stack's state has it."""
     yield from _version(fleet, answers.version)
@@ -137,7 +137,7 @@ def findings(
     yield from _apis(fleet, answers.apis)
 
 
-def _version(fleet: ByoFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
+def _version(fleet: ExistingFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
     asked, found = "Kubernetes", ".".join(map(str, version))
     if version < values.OLDEST_KUBERNETES:
         needed = ".".join(map(str, values.OLDEST_KUBERNETES))
@@ -172,7 +172,7 @@ def _administrator(answers: ClusterAnswers) -> Finding:
     )
 
 
-def _nodes(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
+def _nodes(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
     if isinstance(answer, NotAnswered):
         yield not_asked("nodes", answer)
         return
@@ -214,7 +214,7 @@ def _of_pool(pool: ExistingPoolPlan, selected: list[Node]) -> Finding:
 
 
 def _operator(
-    fleet: ByoFleetPlan, answer: Answer[tuple[GpuOperator, ...]], owned: Mapping[str, Owned]
+    fleet: ExistingFleetPlan, answer: Answer[tuple[GpuOperator, ...]], owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
     asked = "GPU operator"
     if isinstance(answer, NotAnswered):
@@ -248,7 +248,7 @@ def _operator(
         )
 
 
-def _place(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
+def _place(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
     """Checks that pods without GPUs find a node.
 
     Otherwise `up` would wait silently for their Deployment, for ten minutes.
@@ -298,7 +298,7 @@ def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
 
 
 def _feature_discovery(
-    fleet: ByoFleetPlan, answer: Answer[tuple[DaemonSet, ...]]
+    fleet: ExistingFleetPlan, answer: Answer[tuple[DaemonSet, ...]]
 ) -> Iterator[Finding]:
     """Source: NVIDIA GPU operator docs, "Prerequisites": it must not be deployed twice."""
     if isinstance(answer, NotAnswered) or fleet.operator.existing:
@@ -328,7 +328,7 @@ def _feature_discovery(
 
 
 def _namespaces(
-    fleet: ByoFleetPlan, answer: Answer[frozenset[str]], owned: Mapping[str, Owned]
+    fleet: ExistingFleetPlan, answer: Answer[frozenset[str]], owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
     if isinstance(answer, NotAnswered):
         yield not_asked("namespaces", answer)
@@ -351,7 +351,7 @@ def _unknown(owned: Owned | None) -> str:
     return "; if this stack made it, go on: its state cannot be read" if owned == "unknown" else ""
 
 
-def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
+def _definitions(fleet: ExistingFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
     for name, key in wanted_definitions(fleet).items():
         asked = f"CustomResourceDefinition {name}"
         if isinstance(answer, NotAnswered):
@@ -367,7 +367,7 @@ def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterato
             )
 
 
-def _apis(fleet: ByoFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Finding]:
+def _apis(fleet: ExistingFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Finding]:
     for name, ours in wanted_apis(fleet).items():
         asked = f"APIService {name}"
         if isinstance(answer, NotAnswered):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apis.image_names import short
-from infra.plan import ByoFleetPlan, FleetPlan
+from infra.plan import ExistingFleetPlan, FleetPlan
 from infra.plan.images.stack_images import StackImages, stack_images
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
 
@@ -70,7 +70,7 @@ def _login(of: StackImages) -> str:
 
 
 def _architectures(fleet: FleetPlan, key: str) -> frozenset[str]:
-    if isinstance(fleet, ByoFleetPlan):
+    if isinstance(fleet, ExistingFleetPlan):
         return frozenset()
     pools = {pool.name: pool.settings.machine.architecture for pool in fleet.pools}
     if key == _OWN:

@@ -161,7 +161,7 @@ def _minor(raw: Mapping[str, Any]) -> int:
 
 def _planned(raw: Mapping[str, Any]) -> plan.GkeFleetPlan | plan.EksFleetPlan:
     fleet = plan.read(json.dumps(raw), spec.Source("drawn", raw))
-    assert not isinstance(fleet, plan.ByoFleetPlan)
+    assert not isinstance(fleet, plan.ExistingFleetPlan)
     return fleet
 
 

@@ -302,12 +302,17 @@ def test_every_rule_names_its_source_and_reason() -> None:
     [
         (plan.GkeFleetPlan, "", (*change_rules.GKE_FLEET, *change_rules.FLEET), {"pools"}),
         (plan.EksFleetPlan, "", (*change_rules.EKS_FLEET, *change_rules.FLEET), {"pools"}),
-        (plan.ByoFleetPlan, "", (*change_rules.BYO_FLEET, *change_rules.FLEET), {"pools", "hosts"}),
+        (
+            plan.ExistingFleetPlan,
+            "",
+            (*change_rules.BYO_FLEET, *change_rules.FLEET),
+            {"pools", "hosts"},
+        ),
         # Both follow from the others.
         (plan.GkeClusterPlan, "cluster.", change_rules.GKE_FLEET, {"region", "node_account_id"}),
         # Its own rules are those of own_vpc, nat_zones and node_subnets.
         (plan.EksClusterPlan, "cluster.", change_rules.EKS_FLEET, {"network"}),
-        (plan.ByoClusterPlan, "cluster.", change_rules.BYO_FLEET, set()),
+        (plan.ExistingClusterPlan, "cluster.", change_rules.BYO_FLEET, set()),
         # Only EKS has launch templates.
         (plan.SystemPoolPlan, "system.", change_rules.GKE_FLEET, {"name", "template"}),
         (plan.SystemPoolPlan, "system.", change_rules.EKS_FLEET, {"name"}),

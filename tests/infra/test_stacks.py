@@ -12,7 +12,7 @@ import yaml
 
 from apis import desired_state
 from infra import plan, spec, values
-from infra.plan import ByoFleetPlan, PoolPlan
+from infra.plan import ExistingFleetPlan, PoolPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -150,7 +150,7 @@ def test_s1_layouts_are_the_published_ones() -> None:  # S1-34 to -36
 
 def test_s2_partitions_one_gpu_of_six_at_the_published_starts() -> None:
     fleet = planned(written("hosts-a100"))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     (host,) = fleet.hosts
     assert (host.gpu.name, host.gpu_count, host.wait_minutes) == ("A100-40", 6, None)
     (gpu,) = host.gpus
@@ -191,7 +191,7 @@ def test_s2_without_starts_placements_are_found() -> None:
         {"profile": "1g.5gb"},
     ]
     fleet = planned(raw)
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     taken = [set(range(p.start, p.start + p.size)) for p in fleet.hosts[0].gpus[0].instances]
     assert len(taken) == 3
     assert len(set().union(*taken)) == sum(map(len, taken))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from infra.plan.changes import rules as change_rules
 from infra.plan.changes.rules import ChangeEffect, Rule
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.hosts import HostPlan
 from infra.plan.model.nodes import NodeCount
 from infra.plan.model.pools import CloudSettings, PlannedPool, PoolPlan
@@ -145,12 +145,12 @@ def cloud_of(plan: FleetPlan) -> Literal["gke", "eks", "byo"]:
             return "gke"
         case EksFleetPlan():
             return "eks"
-        case ByoFleetPlan():
+        case ExistingFleetPlan():
             return "byo"
 
 
 def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
-    return plan.hosts if isinstance(plan, ByoFleetPlan) else ()
+    return plan.hosts if isinstance(plan, ExistingFleetPlan) else ()
 
 
 def _of_system(changes: Sequence[Change]) -> list[Change]:

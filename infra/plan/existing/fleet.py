@@ -12,17 +12,17 @@ from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
 from infra.plan.gpu_operator.drivers import operator_driver, rolled_driver
 from infra.plan.gpu_operator.settings import check_operator, resolved
-from infra.plan.model.clusters import ByoClusterPlan
-from infra.plan.model.fleets import ByoFleetPlan, CommonPlanner
+from infra.plan.model.clusters import ExistingClusterPlan
+from infra.plan.model.fleets import CommonPlanner, ExistingFleetPlan
 from infra.plan.model.nodes import Gpus
 from infra.plan.model.pools import ExistingPoolPlan, ExistingSettings
 from infra.plan.partition.fractional import fractional_labels
 from infra.plan.pools.pool import pool_plan
 
 
-def plan_byo(
+def plan_existing(
     fleet: spec.ByoFleet, stated: Stated, plan_common: CommonPlanner
-) -> Checked[ByoFleetPlan | None]:
+) -> Checked[ExistingFleetPlan | None]:
     if fleet.node_pools and fleet.cluster is None:
         yield refuse(
             ("cluster",),
@@ -45,9 +45,9 @@ def plan_byo(
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None
     cluster = fleet.cluster
-    return ByoFleetPlan(
+    return ExistingFleetPlan(
         **common,
-        cluster=ByoClusterPlan(
+        cluster=ExistingClusterPlan(
             name=cluster.name, context=cluster.context, kubeconfig=cluster.kubeconfig
         )
         if cluster

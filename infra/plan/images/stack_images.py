@@ -8,7 +8,7 @@ from typing import Final
 
 from apis.image_names import registry_of
 from infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan
 from infra.plan.model.scaling import KedaPlan
 from infra.spec import PrometheusStack
 
@@ -39,7 +39,7 @@ class StackImages:
 
 def stack_images(fleet: FleetPlan) -> tuple[StackImages, ...]:
     """A stack's images, in the order of the stack file's keys."""
-    if isinstance(fleet, ByoFleetPlan) and fleet.cluster is None:
+    if isinstance(fleet, ExistingFleetPlan) and fleet.cluster is None:
         return ()
     return (
         *_slicewright(fleet),

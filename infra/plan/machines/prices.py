@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from infra import spec
 from infra.catalog import Machine, Price
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.nodes import NodeCount
 from infra.plan.model.pools import CloudSettings, SystemPoolPlan
 
@@ -104,11 +104,11 @@ def fleet_cost(fleet: FleetPlan) -> Cost:
 
 
 def region_of(fleet: FleetPlan) -> str:
-    return "" if isinstance(fleet, ByoFleetPlan) else fleet.cluster.region
+    return "" if isinstance(fleet, ExistingFleetPlan) else fleet.cluster.region
 
 
 def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
-    if isinstance(fleet, ByoFleetPlan):
+    if isinstance(fleet, ExistingFleetPlan):
         single_node = NodeCount(min=1, max=1, autoscaled=False)
         for name, nodes in (
             *((p.name, p.nodes) for p in fleet.pools),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from infra.plan.findings import Checked
-from infra.plan.model.clusters import ByoClusterPlan, EksClusterPlan, GkeClusterPlan
+from infra.plan.model.clusters import EksClusterPlan, ExistingClusterPlan, GkeClusterPlan
 from infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
 from infra.plan.model.hosts import HostPlan
 from infra.plan.model.monitoring import MonitoringPlan
@@ -134,8 +134,8 @@ class EksFleetPlan(CommonPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByoFleetPlan(CommonPlan):
-    cluster: ByoClusterPlan | None
+class ExistingFleetPlan(CommonPlan):
+    cluster: ExistingClusterPlan | None
     pools: tuple[ExistingPoolPlan, ...]
     hosts: tuple[HostPlan, ...]
     operator: GpuOperator
@@ -147,4 +147,4 @@ class ByoFleetPlan(CommonPlan):
         return self.pools
 
 
-FleetPlan = GkeFleetPlan | EksFleetPlan | ByoFleetPlan
+FleetPlan = GkeFleetPlan | EksFleetPlan | ExistingFleetPlan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.plan.model.fleets import ByoFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.fleets import ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.spec import ContainerWorkload, ExistingPrometheus, ManagedPrometheus, PrometheusStack
 
 
@@ -55,4 +55,4 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
 
 
 def _makes_its_cluster(fleet: FleetPlan) -> bool:
-    return not isinstance(fleet, ByoFleetPlan) and not fleet.cluster.existing
+    return not isinstance(fleet, ExistingFleetPlan) and not fleet.cluster.existing

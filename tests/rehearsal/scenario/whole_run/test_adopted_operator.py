@@ -13,7 +13,7 @@ import yaml
 
 from apis import names
 from infra import plan
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 from rehearsal.scenario import existing_cluster
@@ -47,7 +47,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     }
     stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
     fleet = plan.read_file(stack_file)
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     existing_cluster.make(environment, fleet)
     engine = Engine(environment, "existing-a100-t4", print)
     assert engine.init().code == 0

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from infra import plan
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import Client
 from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from rehearsal.scenario import existing_cluster
@@ -56,7 +56,7 @@ def engine(make_environment_with_prometheus: Callable[[str], Environment]) -> En
     }
     stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
     fleet = plan.read_file(stack_file)
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     existing_cluster.make(environment, fleet)
     engine = Engine(environment, STACK, print)
     assert engine.init().code == 0
