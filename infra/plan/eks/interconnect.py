@@ -45,15 +45,7 @@ def interfaces_of(
             machine.source,
         )
         return ()
-    for other in other_machines:
-        if (other.efa, other.efa_first_card) != (machine.efa, machine.efa_first_card):
-            yield refuse(
-                (*path, "other_machine_types"),
-                f"{other.name} has {_number(other)}, and {machine.name} {_number(machine)}: a node "
-                "group has one launch template with all network interfaces",
-                "leave it out, or give it a pool of its own",
-                other.source,
-            )
+    yield from _check_same_interfaces(machine, other_machines, path)
     if len(zones) > 1:
         yield refuse(
             at,
@@ -73,6 +65,20 @@ def interfaces_of(
             "EC2 user guide, assign a public IPv4 address at launch",
         )
     return interfaces
+
+
+def _check_same_interfaces(
+    machine: Machine, other_machines: Sequence[Machine], path: spec.Path
+) -> Checked[None]:
+    for other in other_machines:
+        if (other.efa, other.efa_first_card) != (machine.efa, machine.efa_first_card):
+            yield refuse(
+                (*path, "other_machine_types"),
+                f"{other.name} has {_number(other)}, and {machine.name} {_number(machine)}: a node "
+                "group has one launch template with all network interfaces",
+                "leave it out, or give it a pool of its own",
+                other.source,
+            )
 
 
 def check_placement(pool: spec.EksPool, path: spec.Path, zones: Sequence[str]) -> Checked[None]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu
-from infra.geometry import Fit, Placement
-from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
+from infra.geometry import Fit, Misfit, Placement
+from infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, nearest, refuse
 from infra.plan.model.hosts import HostGpuPlan, HostPlan
 
 
@@ -109,16 +109,7 @@ def _instances(
 ) -> Checked[tuple[Placement, ...] | None]:
     """gpu: None if it is unknown. Errors on every model are reported all the same."""
     if gpu is not None and gpu.family is None:
-        if host_gpu.mig or host_gpu.instances:
-            yield refuse(
-                (*path, "mig") if host_gpu.mig else (*path, "instances"),
-                f"{gpu.name} has no MIG: it cannot be partitioned",
-                " and ".join(
-                    ["write mig: false"] * host_gpu.mig
-                    + ["leave the instances out"] * bool(host_gpu.instances)
-                ),
-                gpu.source,
-            )
+        yield from _check_unpartitioned(host_gpu, gpu, path)
         return ()
     if host_gpu.instances and not host_gpu.mig:
         yield refuse(
@@ -136,27 +127,45 @@ def _instances(
         first = next(i for i in here if i not in placed)
         yield refuse(
             (*path, "instances", first),
-            "has no start, but others on this GPU have",
+            "has no start, but other instances on this GPU have",
             "write all starts, or none",
         )
     if gpu is None:
         return None
     fit = geometry.check(gpu, Counter(instance.profile for instance in here.values()))
-    if not isinstance(fit, Fit):
-        near = ", ".join(f"{name}: {count}" for name, count in sorted(fit.nearest.items()))
-        yield refuse(
-            (*path, "instances"),
-            f"does not fit on one {gpu.name}: {fit.reason}",
-            f"nearest that fits: {{{near}}}"
-            if near
-            else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
-            gpu.family.source if gpu.family else gpu.source,
-            certain=True,
-        )
+    if isinstance(fit, Misfit):
+        yield _misfit(fit, gpu, (*path, "instances"))
     legal = yield from _legal({i: here[i] for i in placed}, gpu, path)
     if not isinstance(fit, Fit):
         return None  # overlaps cannot be judged: an instance may have to be removed
     return (yield from _as_placed(legal, gpu, path)) if placed else fit.placements
+
+
+def _check_unpartitioned(host_gpu: spec.HostGpu, gpu: Gpu, path: spec.Path) -> Checked[None]:
+    """Refuses partitions of a GPU without MIG."""
+    if host_gpu.mig or host_gpu.instances:
+        yield refuse(
+            (*path, "mig") if host_gpu.mig else (*path, "instances"),
+            f"{gpu.name} has no MIG: it cannot be partitioned",
+            " and ".join(
+                ["write mig: false"] * host_gpu.mig
+                + ["leave the instances out"] * bool(host_gpu.instances)
+            ),
+            gpu.source,
+        )
+
+
+def _misfit(misfit: Misfit, gpu: Gpu, at: spec.Path) -> Finding:
+    near = ", ".join(f"{name}: {count}" for name, count in sorted(misfit.nearest.items()))
+    return refuse(
+        at,
+        f"does not fit on one {gpu.name}: {misfit.reason}",
+        f"nearest that fits: {{{near}}}"
+        if near
+        else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
+        gpu.family.source if gpu.family else gpu.source,
+        certain=True,
+    )
 
 
 def _legal(

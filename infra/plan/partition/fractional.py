@@ -82,20 +82,7 @@ def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
             "leave it out, or write sharing: fractional in a pool",
             in_key=True,
         )
-    if fleet.fractional.provider == "vke" and fleet.cloud != "byo":
-        yield refuse(
-            ("fractional", "provider"),
-            f"vke runs on Volcengine only, the fleet is on {fleet.cloud}",
-            "write hami",
-            _VKE,
-        )
-    if fleet.fractional.provider == "vke" and containers_per_gpu(fleet.fractional) > 16:
-        yield refuse(
-            ("fractional", "shares_per_gpu"),
-            "VKE allows at most 16 containers on a card",
-            "write 16 or less",
-            _VKE,
-        )
+    yield from _check_vke(fleet, fleet.fractional)
     yield from _check_compute_policy(fleet, fleet.fractional, stated)
     unshared = [
         p.name
@@ -110,6 +97,24 @@ def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
             "make every pool fractional, or use two clusters",
             _HAMI,
             in_key=True,
+        )
+
+
+def _check_vke(fleet: spec.Fleet, fractional: spec.Fractional) -> Checked[None]:
+    """Refuses settings that Volcengine's scheduler does not support."""
+    if fractional.provider == "vke" and fleet.cloud != "byo":
+        yield refuse(
+            ("fractional", "provider"),
+            f"vke runs on Volcengine only, the fleet is on {fleet.cloud}",
+            "write hami",
+            _VKE,
+        )
+    if fractional.provider == "vke" and containers_per_gpu(fractional) > 16:
+        yield refuse(
+            ("fractional", "shares_per_gpu"),
+            "VKE allows at most 16 containers on a card",
+            "write 16 or less",
+            _VKE,
         )
 
 
@@ -198,6 +203,13 @@ def _check_request(
 
     most_cards: of one node. card_mib: memory of the largest card. None if it is unknown.
     """
+    yield from _check_compute(request, at, source, most_cards)
+    yield from _check_card_memory(request, at, source, card_mib)
+
+
+def _check_compute(
+    request: spec.FractionalRequest, at: spec.Path, source: str, most_cards: int
+) -> Checked[None]:
     cards, mib, percent = request.cards, spec.mebibytes(request.memory), request.compute_percent
     if percent % cards:
         up = min(-(-percent // cards), 100) * cards
@@ -219,6 +231,12 @@ def _check_request(
             f"write {f'cards: {more}, or ' if more else ''}{100 * cards} or less",
             source,
         )
+
+
+def _check_card_memory(
+    request: spec.FractionalRequest, at: spec.Path, source: str, card_mib: int | None
+) -> Checked[None]:
+    cards, mib = request.cards, spec.mebibytes(request.memory)
     per_card = max(-(-mib // cards), _LEAST_MIB)
     per_card = per_card if card_mib is None else min(per_card, card_mib)
     if mib % cards:
