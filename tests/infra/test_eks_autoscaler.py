@@ -91,7 +91,9 @@ def test_a_mirror_keeps_its_port_and_digest() -> None:
     ],
     ids=lambda case: None if isinstance(case, str) else json.dumps(case),
 )
-def test_what_cannot_work_is_refused(cluster: dict[str, Any], words: str) -> None:
+def test_autoscaler_settings_that_cannot_work_are_refused(
+    cluster: dict[str, Any], words: str
+) -> None:
     found = refusal(
         written(**{k: v for k, v in cluster.items() if v is not None or k == "version"})
     )
@@ -151,7 +153,7 @@ def test_the_policy_names_the_partition_of_the_region(region: str, partition: st
     assert all(arn.startswith(f"arn:{partition}:") for arn in arns)
 
 
-def test_it_may_change_only_groups_that_eks_has_tagged_for_the_cluster() -> None:
+def test_the_autoscaler_may_change_only_groups_that_eks_tagged_for_the_cluster() -> None:
     policy = values.autoscaler_policy(cluster="c", region="us-west-2")
     changing = [s for s in policy["Statement"] if not _reads(s)]
     assert [s["Condition"] for s in changing] == [
@@ -238,6 +240,6 @@ def test_the_program_installs_it_on_the_system_pool_after_its_role(record: Recor
     assert trust["Statement"][0]["Principal"] == {"Service": "pods.eks.amazonaws.com"}
 
 
-def test_without_it_nothing_of_it_is_made(record: Record) -> None:
+def test_a_cluster_without_autoscaler_gets_none_of_its_resources(record: Record) -> None:
     made = record("test", fleet=json.dumps(written(autoscaler=None)))
     assert not [m.name for m in made if "autoscaler" in m.name]

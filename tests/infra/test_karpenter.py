@@ -127,7 +127,7 @@ def test_a_fixed_number_of_nodes_stays_a_node_group() -> None:
     ],
     ids=lambda case: None if isinstance(case, str) else json.dumps(case)[:60],
 )
-def test_what_karpenter_cannot_do_is_refused_and_a_node_group_does_it(
+def test_settings_that_karpenter_lacks_are_refused_and_a_node_group_has_them(
     pool: dict[str, Any], words: str
 ) -> None:
     asked = {k: v for k, v in {**POOL, **pool}.items() if v is not None}
@@ -312,7 +312,7 @@ def tagged(key: str, tags: Mapping[str, str]) -> dict[str, str]:
         ("iam:PutRolePolicy", ROLE, {}, False),
     ],
 )
-def test_its_role_may_do_what_it_needs_to_what_it_has_made(
+def test_karpenters_role_may_change_only_resources_that_it_created(
     action: str, arn: str, context: dict[str, str], allowed: bool
 ) -> None:
     policy = values.karpenter_policy(planned(FULL, autoscaler=ALL_KEYS), node_role_arn=ROLE)
@@ -392,7 +392,7 @@ def test_the_program_makes_no_node_group_of_it_and_installs_what_makes_its_nodes
     assert [s for s in policy["Statement"] if "ec2:CreateFleet" in s["Action"]]
 
 
-def test_without_it_nothing_of_it_is_made(record: Record) -> None:
+def test_a_cluster_without_karpenter_gets_none_of_its_resources(record: Record) -> None:
     made = record("test", fleet=json.dumps(written(autoscaler="cluster-autoscaler")))
     assert not [m.name for m in made if "karpenter" in m.name]
 
@@ -433,7 +433,7 @@ def test_a_pool_that_changes_hands_is_replaced() -> None:
         ({"update": {"max_unavailable": 2}}, {}, "karpenter.replaced_together", IN_PLACE),
     ],
 )
-def test_what_a_change_does_to_its_nodes(
+def test_each_changed_key_has_its_effect_on_karpenters_nodes(
     pool: dict[str, Any], cluster: dict[str, Any], field: str, effect: ChangeEffect
 ) -> None:
     after = {k: v for k, v in {**POOL, **pool}.items() if v is not None}
@@ -442,7 +442,7 @@ def test_what_a_change_does_to_its_nodes(
     assert field in {change.rule.field for change in found.changes}
 
 
-def test_only_what_its_objects_say_has_a_rule() -> None:
+def test_only_fields_of_karpenters_objects_have_a_rule() -> None:
     """Nothing of a node group's API is named for a pool that has no node group."""
     assert not [r.cloud_field for r in change_rules.KARPENTER if "config" in r.cloud_field]
 
@@ -476,5 +476,5 @@ def test_the_policy_pack_reads_what_the_program_declares(record: Record) -> None
     assert broken == {"pool-size", "pool-spot", "pool-labelled", "pool-machine-types"}
 
 
-def test_it_can_be_rehearsed() -> None:
+def test_a_stack_with_karpenter_can_be_rehearsed() -> None:
     assert not unrehearsable(planned())

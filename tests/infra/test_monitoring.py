@@ -189,7 +189,7 @@ def test_no_password_is_in_the_values() -> None:
     assert found["alertmanager"]["alertmanagerSpec"]["useExistingSecret"] is True
 
 
-def test_what_is_kept_leaves_room_on_its_volume() -> None:
+def test_prometheus_retention_leaves_room_on_its_volume() -> None:
     asked = STACK | {"storage": {"size": "20Gi", "storage_class": "fast"}, "retention_days": 3}
     found = values.monitoring_values(planned(asked))["prometheus"]["prometheusSpec"]
     claim = found["storageSpec"]["volumeClaimTemplate"]["spec"]
@@ -262,8 +262,8 @@ def test_a_mirror_and_its_secrets_are_the_whole_charts() -> None:
         (STACK | {"scrape_interval": "2m"}, "byo", {}, "of 1s to 60s"),
         (STACK | {"scrape_interval": 10}, "byo", {}, "10"),
         (STACK | {"chart_version": "^88"}, "byo", {}, "one exact version"),
-        (STACK | {"namespace": "kube-system"}, "byo", {}, "is of something else"),
-        (STACK | {"namespace": "slicewright-system"}, "byo", {}, "is of something else"),
+        (STACK | {"namespace": "kube-system"}, "byo", {}, "is already in use"),
+        (STACK | {"namespace": "slicewright-system"}, "byo", {}, "is already in use"),
         (STACK | {"namespace": "gpu-operator"}, "byo", {}, "whose pods are privileged"),
         (
             STACK | {"alertmanager": {"config_secret": "a"}},
@@ -278,7 +278,7 @@ def test_a_mirror_and_its_secrets_are_the_whole_charts() -> None:
             STACK,
             "byo",
             {"gpu_operator": {"dcgm_exporter": {"service_monitor": {"enabled": True}}}},
-            "every sample would be there twice",
+            "every sample would be stored twice",
         ),
         (
             STACK,
@@ -294,11 +294,11 @@ def test_a_mirror_and_its_secrets_are_the_whole_charts() -> None:
                     }
                 ],
             },
-            "there is no cluster for it",
+            "needs a cluster",
         ),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_monitoring_settings_that_cannot_work_are_refused(
     monitoring: dict[str, Any], cloud: str, more: dict[str, Any], words: str
 ) -> None:
     assert words in refusal(monitoring, cloud, **more)
@@ -307,7 +307,7 @@ def test_what_cannot_work_is_refused(
 @pytest.mark.parametrize(
     ("monitoring", "cloud", "words"),
     [
-        (STACK, "byo", "goes with its pod; write storage"),
+        (STACK, "byo", "loses its data with its pod; write storage"),
         (STACK, "byo", "notify no one; write alertmanager"),
         (STACK, "byo", "without one write dashboards: false"),
         (STACK, "gke", "of pools that GKE partitions, a, is GKE's own"),
@@ -316,9 +316,7 @@ def test_what_cannot_work_is_refused(
         (EXISTING, "byo", ""),
     ],
 )
-def test_what_is_worth_knowing_of_it_is_noted(
-    monitoring: dict[str, Any], cloud: str, words: str
-) -> None:
+def test_notes_explain_monitoring(monitoring: dict[str, Any], cloud: str, words: str) -> None:
     found = [one for one in plan.notes(planned(monitoring, cloud)) if one.startswith("monitoring:")]
     assert any(words in one for one in found) if words else not found
 
@@ -333,7 +331,7 @@ def test_nothing_is_noted_of_a_stack_that_has_all() -> None:
     assert not [one for one in plan.notes(planned(asked)) if one.startswith("monitoring:")]
 
 
-def test_of_a_wrong_alertmanager_only_that_is_reported() -> None:
+def test_a_wrong_alertmanager_is_the_only_problem_reported() -> None:
     for wrong in (True, {"config_secret": "No Name"}, {"config": "x"}):
         said = refusal(STACK | {"alertmanager": wrong}, "byo")
         assert "monitoring.alertmanager" in said

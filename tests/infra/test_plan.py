@@ -18,7 +18,7 @@ def planned(name: str) -> plan.FleetPlan:
     return plan.read_file(next(s for s in STACKS if s.name == f"Pulumi.{name}.yaml"))
 
 
-def test_there_are_stacks() -> None:
+def test_the_repository_has_stacks() -> None:
     assert {s.name for s in STACKS} >= {
         f"Pulumi.{name}.yaml"
         for name in ("gke-h100", "eks-a100", "hosts-a100", "fractional", "existing-a100-t4")
@@ -106,7 +106,7 @@ def test_the_mig_config_name_changes_with_the_layout_and_with_nothing_else() -> 
 
 @pytest.mark.parametrize("partition", ['"none"', '{"mode": "operator", "config": "all-disabled"}'])
 @pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
-def test_where_the_gpus_have_mig_whole_gpus_are_made_by_mig_manager_too(
+def test_mig_manager_turns_mig_off_on_whole_gpus_that_have_mig(
     partition: str, strategy: str
 ) -> None:
     """A node that was partitioned before must become whole again."""
@@ -119,7 +119,7 @@ def test_where_the_gpus_have_mig_whole_gpus_are_made_by_mig_manager_too(
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)
-def test_what_infra_writes_the_agent_reads(stack: Path) -> None:
+def test_the_agent_reads_the_desired_state_that_infra_writes(stack: Path) -> None:
     for pool in plan.read_file(stack).pools:
         read = desired_state.parse(pool.offer.desired)
         assert desired_state.hash_of(read) == pool.offer.layout_hash
@@ -141,7 +141,7 @@ def test_the_same_file_gives_the_same_plan(stack: Path) -> None:
     assert plan.read_file(stack) == plan.read_file(stack)
 
 
-def test_eks_pools_have_the_gpu_taint_that_gke_puts_on_its_own() -> None:
+def test_eks_pools_have_the_same_gpu_taint_as_gke_pools() -> None:
     assert [(t.key, t.value, t.cloud_effect) for t in planned("eks-a100").pools[0].taints][:1] == [
         ("nvidia.com/gpu", "present", "NO_SCHEDULE")
     ]

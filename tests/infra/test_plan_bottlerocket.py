@@ -61,7 +61,7 @@ def native(profile: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("gpu", KNOWN, ids=lambda gpu: gpu.name)
-def test_it_makes_as_many_partitions_as_fit(gpu: catalog.Gpu) -> None:
+def test_bottlerocket_creates_as_many_partitions_as_fit(gpu: catalog.Gpu) -> None:
     profiles = MIG.profiles(gpu)
     assert len(profiles) == len(MIG.partitions)
     for profile in profiles:
@@ -172,11 +172,11 @@ def test_the_disk_of_the_stack_file_is_the_one_with_the_containers() -> None:
         (
             {"ami_type": "AL2023_x86_64_NVIDIA", "release_version": "1.54.0-5ed15786"},
             ("release_version",),
-            "does not end in the day",
+            "does not end in the release date",
         ),
     ],
 )
-def test_what_the_operating_system_cannot_do_is_refused(
+def test_settings_that_bottlerocket_lacks_are_refused(
     pool: dict[str, Any], key: tuple[str, ...], says: str
 ) -> None:
     problem = refusal(**pool)

@@ -239,7 +239,7 @@ def test_attribution_restarts_the_agents_and_changes_no_pool() -> None:
     assert [p.kind for p in found.pools] == ["same"]
 
 
-def test_another_cloud_is_another_fleet() -> None:
+def test_a_change_of_cloud_replaces_the_fleet() -> None:
     assert plan.compare(planned(written("gke-h100")), planned(written("eks-a100"))).everything
 
 

@@ -325,7 +325,7 @@ def test_a_pinned_driver_is_rolled_out_and_nvidias_controller_is_off(
     assert change.effect == (plan.ChangeEffect.ROLL if rolled else plan.ChangeEffect.NONE)
 
 
-def test_an_operator_that_the_cluster_had_keeps_its_own_way_of_upgrades() -> None:
+def test_an_adopted_operator_keeps_its_driver_upgrades() -> None:
     operator = spec.GpuOperator.model_validate(
         {"existing": True, "driver": {"enabled": True, "version": "580.95.05"}}
     )

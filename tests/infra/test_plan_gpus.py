@@ -98,7 +98,7 @@ def test_nvidias_parser_accepts_every_planned_layout(check_config: Any) -> None:
 # What NVIDIA's own validator takes for possible; no GPU can be cut like that.
 @pytest.mark.toolchain
 @pytest.mark.parametrize("layout", [{"9g.5gb": 7}, {"4g.20gb": 2}, {"7g.40gb": 3, "1g.5gb": 7}])
-def test_what_nvidias_parser_wrongly_accepts_is_refused(
+def test_layouts_that_nvidias_parser_wrongly_accepts_are_refused(
     check_config: Any, layout: dict[str, int]
 ) -> None:
     entry = {"devices": "all", "mig-enabled": True, "mig-devices": layout}
@@ -244,7 +244,7 @@ def test_a_rollout_policy_is_carried() -> None:
         ),
         (
             "cloud: byo\nnode_pools: [{name: a, gpu: {model: T4, count: 1}, nodes: {count: 1}}]\n",
-            "cluster: is missing, and node_pools need it",
+            "cluster: is required by node_pools",
         ),
         (
             GKE.replace("location", "existing: true, version: '1.34', location"),
@@ -284,7 +284,9 @@ def test_existing_things_that_are_refused(text: str, said: str) -> None:
         ),
     ],
 )
-def test_what_a_machine_does_not_do(text: str, pool: dict[str, Any], said: str) -> None:
+def test_settings_that_a_machine_type_lacks_are_refused(
+    text: str, pool: dict[str, Any], said: str
+) -> None:
     assert said in refusal(text, **pool)
 
 
@@ -344,7 +346,7 @@ def test_a_chart_that_the_catalog_does_not_know_is_noted() -> None:
     assert not any("does not know chart" in note for note in plan.notes(planned(EKS)))
 
 
-def test_it_is_noted_where_it_is_not_known_whether_mps_comes_up() -> None:
+def test_a_note_says_if_it_is_unknown_whether_mps_starts() -> None:
     """Where all pools share alike, NVIDIA's MPS daemon has their config by default."""
     newer = "gpu_operator: {mig_strategy: single, device_plugin: {version: v0.20.2}}\n"
     mps = {"mode": "mps", "replicas": 4}

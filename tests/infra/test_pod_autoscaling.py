@@ -165,7 +165,7 @@ def test_the_pace_is_kubernetes_own_unless_it_is_stated() -> None:
     }
 
 
-def test_it_is_made_with_its_fewest_replicas_and_an_update_adds_no_pod() -> None:
+def test_a_scaled_workload_starts_with_its_minimum_and_an_update_adds_no_pod() -> None:
     ((_, objects),) = values.workloads_of(planned(written(("min", 3))))
     made = objects.deployment["spec"]
     assert made["replicas"] == 3
@@ -233,10 +233,10 @@ def test_fewest_replicas_beyond_all_partitions_are_refused() -> None:
         ([("target", 50)], TRITON, "queue-time is a time, and 50 is not"),
         ([("target", "4s")], VLLM, "requests-waiting is a number, and 4s is not"),
         ([("metric", "cache-usage"), ("target", 101)], VLLM, "101 percent is never reached"),
-        ([("metric", "query")], VLLM, "is missing, and metric: query is asked by it"),
+        ([("metric", "query")], VLLM, "is required by metric: query"),
         ([("query", "sum(a)")], VLLM, "requests-waiting has a query of its own"),
-        ([("model", "m")], VLLM, "requests-waiting is of the whole server"),
-        ([("wake", None)], VLLM, "without a replica nothing measures this metric"),
+        ([("model", "m")], VLLM, "requests-waiting covers the whole server"),
+        ([("wake", None)], VLLM, "this metric comes from the replicas"),
         ([("wake", "sum(a)")], TRITON, "there are always 1 replicas or more"),
         ([("cooldown", "5m")], TRITON, "there are always 1 replicas or more"),
         ([("cooldown", "104s")], VLLM, "write 105s or more, or fewer fallback.failures"),
@@ -245,13 +245,13 @@ def test_fewest_replicas_beyond_all_partitions_are_refused() -> None:
         ([("fallback.replicas", 8)], TRITON, "8 is more than max, 7"),
         ([("scale_up.stabilization", "61m")], TRITON, "61m is more than Kubernetes allows"),
         ([("scale_down.per", "31m")], TRITON, "31m is more than Kubernetes allows"),
-        ([("scale_up.per", "1m")], TRITON, "limits nothing"),
+        ([("scale_up.per", "1m")], TRITON, "has no effect without replicas"),
         ([("target", "50")], TRITON, "is not a duration: an integer with"),
         ([("max", "all")], TRITON, "partitions"),
         ([("window", "0s")], TRITON, "is not a time: an integer of at least 1"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_contradictory_autoscaling_settings_are_refused(
     changes: list[tuple[str, Any]], of: int, said: str
 ) -> None:
     assert said in refusal(written(*changes, of=of))
@@ -325,7 +325,7 @@ def test_a_window_without_two_samples_is_refused() -> None:
     assert planned(raw).pod_autoscaling is not None
     raw["monitoring"]["scrape_interval"] = "16s"
     said = refusal(raw)
-    assert "workloads[0].autoscaling.window: in 30s there are not two samples" in said
+    assert "workloads[0].autoscaling.window: 30s is too short for two samples" in said
     assert "write 64s or more" in said
 
 
@@ -334,7 +334,7 @@ def test_keda_is_not_made_where_nothing_is_scaled() -> None:
     assert planned(raw).pod_autoscaling is None
 
 
-def test_keda_may_only_what_it_needs() -> None:
+def test_keda_has_only_the_rights_that_it_needs() -> None:
     made = values.keda_values(planned(FLEET))
     assert made["watchNamespace"] == "ai,default"
     assert made["permissions"]["operator"]["restrict"]["secret"] is True

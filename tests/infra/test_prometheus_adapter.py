@@ -148,7 +148,7 @@ def test_it_is_started_as_in_s4_with_a_certificate_that_is_verified() -> None:  
     ("changes", "said"),
     [
         ({"min": 0, "wake": "sum(a)"}, "replicas cannot go to zero and back"),
-        ({"fallback": {"failures": 2}}, "is KEDA's: without an answer"),
+        ({"fallback": {"failures": 2}}, "applies to KEDA only: without an answer"),
     ],
 )
 def test_what_kubernetes_own_autoscaler_cannot_is_refused(
@@ -163,7 +163,7 @@ def test_a_query_of_all_pods_is_not_a_metric_of_pods() -> None:
     server = raw["workloads"][1]
     server["autoscaling"] = {"metric": "query", "query": "sum(a)", "target": 3}
     raw["workloads"] = [server]
-    with pytest.raises(spec.SpecError, match="reads metrics of single pods"):
+    with pytest.raises(spec.SpecError, match="reads metrics per pod"):
         planned(raw)
     server["autoscaling"] = {"metric": "cache-usage", "target": 80}
     metric = values.pod_metric(planned(raw).deployments[0])

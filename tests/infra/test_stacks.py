@@ -173,7 +173,7 @@ def test_s2_partitions_one_gpu_of_six_at_the_published_starts() -> None:
         ),
         (
             [{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb"}],
-            "has no start, but others on this GPU have",
+            "has no start, but other instances on this GPU have",
         ),
     ],
 )

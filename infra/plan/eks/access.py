@@ -33,7 +33,7 @@ def access_of(
         yield refuse(
             _AT,
             f"{len(access.entries)} access entries are too many: EKS allows {_MOST}",
-            "give roles that many people assume",
+            "grant access to roles that several people assume",
             "EKS service quotas, access entries per cluster",
         )
     first: dict[str, int] = {}
@@ -80,7 +80,7 @@ def _check_rights(entry: spec.AccessEntry, path: spec.Path) -> Checked[None]:
     if not entry.policies and not entry.groups:
         yield refuse(
             path,
-            "has neither policies nor groups, so that its principal could do nothing",
+            "has neither policies nor groups: its principal would have no rights",
             "write policies: [{name: AmazonEKSViewPolicy}], or groups of role bindings",
             _GUIDE,
         )
@@ -89,7 +89,7 @@ def _check_rights(entry: spec.AccessEntry, path: spec.Path) -> Checked[None]:
         if name in named[:i]:
             yield refuse(
                 (*path, "policies", i, "name"),
-                f"{name} is there twice, and EKS associates a policy with an entry once",
+                f"{name} is listed twice: EKS associates a policy with an entry once",
                 "join their namespaces",
                 _POLICIES,
             )

@@ -49,8 +49,8 @@ def check_own_subnets(
         if nodes > _ROOM:
             yield refuse(
                 ("node_pools",),
-                f"{nodes} nodes in {zone} at their most: the subnet that the stack makes there has "
-                f"{_ROOM} addresses",
+                f"pools may have {nodes} nodes in {zone}, and the subnet that the stack creates "
+                f"there has {_ROOM} addresses",
                 "lower nodes, use more zones, or name larger subnets in cluster.network",
                 "VPC user guide, subnet sizing",
             )

@@ -38,7 +38,7 @@ def identities_of(
         yield refuse(
             _AT,
             f"{len(identities)} pod identities are too many: EKS allows {_MOST} associations",
-            "give service accounts that several workloads share",
+            "let several workloads share a service account",
             _GUIDE,
         )
     of_addons = {

@@ -49,7 +49,7 @@ def interfaces_of(
     if len(zones) > 1:
         yield refuse(
             at,
-            "EFA's traffic does not leave the zone, and the pool is in several",
+            "EFA traffic stays within a zone, and the pool has several",
             "write one zone, or a pool for each",
             "EC2 user guide, EFA limitations",
         )

@@ -38,7 +38,8 @@ def karpenter_of(settings: spec.Karpenter, version: str | None) -> Checked[Karpe
     ):
         yield refuse(
             (*_AT, "chart_version"),
-            f"NodeOverlays and reservations are not the same in Karpenter {settings.chart_version}",
+            f"Karpenter {settings.chart_version} has an older form of NodeOverlays and "
+            "reservations",
             f"write {release.oldest_chart} or later, or leave it out",
             "aws/karpenter-provider-aws, pkg/apis/crds",
         )

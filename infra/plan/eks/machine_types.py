@@ -28,7 +28,7 @@ def other_machines(
     if names and isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock):
         yield refuse(
             at,
-            f"capacity {pool.capacity.mode} is of one machine type",
+            f"capacity {pool.capacity.mode} covers a single machine type",
             "leave it out",
             "EC2 user guide, Capacity Reservations",
         )

@@ -110,8 +110,8 @@ def _secrets_key(cluster: EksClusterPlan) -> list[str]:
     if cluster.secrets_key is None:
         return []
     return [
-        f"cluster {cluster.name}: when its secrets_key is deleted, nothing brings the cluster "
-        "back; another key, or none, is another cluster"
+        f"cluster {cluster.name}: if its secrets_key is deleted, the cluster cannot be "
+        "recovered; changing or removing the key replaces the cluster"
     ]
 
 
@@ -129,8 +129,8 @@ def _placement(pool: EksPoolPlan) -> list[str]:
     if pool.settings.template is None or pool.settings.template.placement is None:
         return []
     notes = [
-        f"pool {pool.name}: EC2 finds room near each other best for nodes that come at once and "
-        "are of one type; nodes that come later may end in InsufficientInstanceCapacity"
+        f"pool {pool.name}: EC2 places nodes close together most easily if they start at once "
+        "and have one type; later nodes may fail with InsufficientInstanceCapacity"
     ]
     if pool.settings.template.reserved is not None:
         notes.append(
@@ -168,8 +168,8 @@ def _pod_roles(cluster: EksClusterPlan) -> list[str]:
             f"{AGENT}, which the cluster must have"
         ]
     return [
-        f"cluster {cluster.name}: {AGENT} is installed, from which pods get the roles of "
-        "pod_identities"
+        f"cluster {cluster.name}: add-on {AGENT} is installed: pods get the roles of "
+        "pod_identities from it"
     ]
 
 
@@ -230,8 +230,8 @@ def _reserved(pool: EksPoolPlan) -> list[str]:
         and pool.settings.template.reserved.group is None
     ):
         return [
-            f"pool {pool.name}: where no open reservation matches, its nodes are ordinary "
-            "on-demand instances; write the reservation to prevent that"
+            f"pool {pool.name}: if no open reservation matches, its nodes are ordinary on-demand "
+            "instances; write the reservation to prevent that"
         ]
     return []
 
@@ -255,7 +255,7 @@ def _interfaces(pool: EksPoolPlan) -> list[str]:
         return []
     return [
         f"pool {pool.name}: pods get its EFAs from AWS's device plugin or DRA driver for EFA, "
-        "neither of which slicewright installs"
+        "and slicewright installs neither"
     ]
 
 
@@ -263,8 +263,8 @@ def _other_machines(pool: EksPoolPlan) -> list[str]:
     if not pool.settings.other_machines:
         return []
     return [
-        f"pool {pool.name}: which machine type a node gets is EC2's choice; what is said of "
-        f"prices is said of {pool.settings.machine.name}"
+        f"pool {pool.name}: EC2 chooses each node's machine type; prices are given for "
+        f"{pool.settings.machine.name}"
     ]
 
 

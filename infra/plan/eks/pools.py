@@ -183,7 +183,7 @@ def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> 
     elif not _DATED.fullmatch(release):
         yield refuse(
             (*path, "release_version"),
-            f"{release} does not end in the day of a release of Amazon Linux's images",
+            f"{release} does not end in the release date of an Amazon Linux image",
             "write it like 1.34.0-20260714, or leave it out",
             "EKS API, releaseVersion",
         )

@@ -23,13 +23,13 @@ _LIMITS: Final = "AWS docs, tag naming limits"
 _IAM: Final = "IAM user guide, rules for tagging in IAM and AWS STS"
 _SIGNS: Final = "_.:/=+-@"
 _RESERVED: Final[Mapping[str, str]] = {
-    "slicewright.io/": "slicewright knows by it what a stack has made",
-    "kubernetes.io/": "Kubernetes' controllers, and `slicewright destroy`, know by it whose a "
-    "resource is",
-    "k8s.io/": "cluster-autoscaler knows by it what a node group offers",
-    "karpenter.sh/": "Karpenter knows by it what is its own",
-    "karpenter.k8s.aws/": "Karpenter knows by it what is its own",
-    "eks:": "EKS sets such tags itself",
+    "slicewright.io/": "reserved: slicewright finds a stack's resources by it",
+    "kubernetes.io/": "reserved: Kubernetes' controllers and `slicewright destroy` find a "
+    "cluster's resources by it",
+    "k8s.io/": "reserved: cluster-autoscaler reads a node group's resources from it",
+    "karpenter.sh/": "reserved: Karpenter finds its resources by it",
+    "karpenter.k8s.aws/": "reserved: Karpenter finds its resources by it",
+    "eks:": "reserved: EKS sets such tags itself",
 }
 """Beginning of a key -> why it is not the file's to set."""
 
@@ -108,7 +108,7 @@ def check_group(
 
 def _why_reserved(key: str) -> str | None:
     if key == "Name":
-        return "slicewright names by it what it makes, and the stack's rights are limited to that"
+        return "reserved: slicewright sets Name itself, and its IAM policy depends on it"
     return next((why for start, why in _RESERVED.items() if key.startswith(start)), None)
 
 

@@ -22,7 +22,7 @@ def update_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksUpdate]:
     ):
         yield refuse(
             (*at, "max_unavailable"),
-            f"EKS would take {together} nodes away at a time, and rollout allows "
+            f"EKS would replace {together} nodes at a time, and rollout allows "
             f"{rollout.max_unavailable}",
             f"write {rollout.max_unavailable} or less, or raise rollout.max_unavailable",
         )

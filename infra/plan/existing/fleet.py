@@ -26,7 +26,7 @@ def plan_existing(
     if fleet.node_pools and fleet.cluster is None:
         yield refuse(
             ("cluster",),
-            "is missing, and node_pools need it",
+            "is required by node_pools",
             "write cluster: {name: …, context: …}",
         )
     if fleet.cluster is not None and not fleet.node_pools:

@@ -70,8 +70,8 @@ def check_own_network(
     if nodes > room:
         yield refuse(
             ("node_pools",),
-            f"{nodes} nodes at their most: the network that the stack makes has {room} addresses "
-            "for nodes",
+            f"pools may have {nodes} nodes, and the network that the stack creates has {room} "
+            "addresses for nodes",
             "lower nodes, or name a larger subnet in cluster.network",
             "GKE docs, plan IP addresses",
         )

@@ -65,8 +65,8 @@ def _reservation(reservation: spec.GkeReservation, path: spec.Path) -> Checked[s
     if reservation.fallback == "on-demand":
         yield refuse(
             (*path, "capacity", "fallback"),
-            f"machines come from {name} or not at all: GKE looks for others only where no "
-            "reservation is named",
+            f"has no effect with reservation {name}: GKE falls back only if no reservation is "
+            "named",
             "leave it out, or leave out reservation",
             "GKE API, ReservationAffinity.consumeReservationType",
         )
@@ -162,7 +162,7 @@ def check_location_policy(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
     if pool.location_policy is not None and isinstance(pool.nodes, spec.Fixed):
         yield refuse(
             (*path, "location_policy"),
-            "it is the autoscaler's, and the pool has a fixed number of nodes",
+            "applies to autoscaled pools, and this one has a fixed number of nodes",
             "leave it out, or write nodes: {min: …, max: …}",
             "GKE API, NodePoolAutoscaling",
         )

@@ -17,7 +17,7 @@ def check_keys(cluster: spec.GkeCluster, region: str) -> Checked[None]:
         if re.search("-.*[0-9]$", location) and location != region:
             yield refuse(
                 ("cluster", "kms_key"),
-                f"the key is in {location}, and disks of {region} cannot use it",
+                f"the key is in {location}: disks in {region} cannot use it",
                 f"name a key in {region}",
                 "Compute Engine docs, protect resources by using Cloud KMS keys",
             )

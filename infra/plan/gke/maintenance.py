@@ -59,7 +59,7 @@ def _check_recurring(window: spec.RecurringMaintenance) -> Checked[None]:
     if unknown := sorted(set(rule) - set(_PARTS)):
         yield refuse(
             (*_WINDOW, "recurrence"),
-            f"{listed(unknown)}: not of a rule that recurs at most once a day",
+            f"{listed(unknown)} cannot be used: the rule may recur at most once a day",
             f"leave it out; known: {listed(_PARTS)}",
             "RFC 5545, 3.3.10",
         )
@@ -81,7 +81,7 @@ def _check_exclusions(exclusions: tuple[spec.MaintenanceExclusion, ...]) -> Chec
         yield refuse(
             at,
             f"{len(exclusions)} exclusions are too many: a cluster has at most {_MOST_EXCLUSIONS}",
-            "take away those that are over",
+            "remove exclusions whose end has passed",
             _DOCS,
         )
     without = [i for i, e in enumerate(exclusions) if e.scope == "no-upgrades"]

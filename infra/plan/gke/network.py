@@ -32,7 +32,7 @@ def plan_network(network: spec.GkeNetwork | None) -> Checked[GkeNetworkPlan | No
     if network.pods_range == network.services_range:
         yield refuse(
             (*_PATH, "services_range"),
-            f"{network.services_range} is the range of the pods too",
+            f"{network.services_range} is also pods_range: pods and Services need separate ranges",
             "name another secondary range of the subnet",
             "GKE API, IPAllocationPolicy",
         )

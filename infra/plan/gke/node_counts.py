@@ -51,7 +51,7 @@ def _check_autoscaled(nodes: spec.Autoscaled, zones: int, path: spec.Path) -> Ch
     if nodes.min <= nodes.max < first:
         yield refuse(
             (*path, "max"),
-            f"GKE creates as many nodes in one zone as in another: a pool with min: {nodes.min} "
+            f"GKE creates the same number of nodes in each zone: a pool with min: {nodes.min} "
             f"in {zones} zones begins with {first}, above max: {nodes.max}",
             f"write {first} or more, or name fewer zones",
             "GKE API, NodePool.initialNodeCount",

@@ -48,8 +48,8 @@ def _begins_with(pool: GkePoolPlan) -> list[str]:
     if not pool.nodes.autoscaled or first == pool.nodes.min:
         return []
     return [
-        f"pool {pool.name}: begins with {first} nodes, as many in one zone as in another, and "
-        f"GKE's autoscaler removes those beyond {pool.nodes.min} that nothing uses"
+        f"pool {pool.name}: starts with {first} nodes, the same number in each zone, and GKE's "
+        f"autoscaler removes unused ones beyond {pool.nodes.min}"
     ]
 
 
@@ -73,7 +73,7 @@ def _reserved(pool: GkePoolPlan) -> list[str]:
     ):
         return []
     return [
-        f"pool {pool.name}: where no reservation matches, or all are in use, GKE creates on-demand "
+        f"pool {pool.name}: if no reservation matches, or all are in use, GKE creates on-demand "
         "machines; to fail instead, write fallback: none, or name the reservation"
     ]
 

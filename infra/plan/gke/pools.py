@@ -242,7 +242,7 @@ def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[N
     if length > _MOST_LABEL_CHARACTERS:
         yield refuse(
             (*path, "labels"),
-            f"keys and values have {length} characters together, with slicewright's own labels: "
+            f"keys and values have {length} characters in all, with slicewright's own labels: "
             f"GKE allows {_MOST_LABEL_CHARACTERS}",
             f"shorten them by {length - _MOST_LABEL_CHARACTERS}",
             "GKE API, NodeConfig.labels",

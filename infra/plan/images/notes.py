@@ -68,7 +68,8 @@ def _out_of_reach(fleet: FleetPlan, images: tuple[StackImages, ...]) -> list[str
     registries = ", ".join(sorted({image.registry for image in abroad}))
     keys = ", ".join(dict.fromkeys(image.key for image in abroad))
     return [
-        f"images: nodes in {fleet.cluster.region} hardly reach {registries}; copy the images to a "
+        f"images: nodes in {fleet.cluster.region} can rarely reach {registries}; copy the images "
+        "to a "
         f"registry there and name it in {keys} ({_PAGE})"
     ]
 

@@ -158,7 +158,7 @@ def check_one_spelling(fleet: spec.EksFleet, region: AwsRegion | None) -> Checke
         chosen = tuple(dict.fromkeys((*(z for z in (first[True],) if z in able), *able)))[:2]
         yield refuse(
             ("cluster", "zones"),
-            f"is missing: {first[True]} is a zone's id, and by default the control plane's zones "
+            f"is required: {first[True]} is a zone's id, and the control plane's default zones "
             "are given by name",
             f"write [{listed(chosen)}]" if len(chosen) == 2 else "write two ids of zones",
         )

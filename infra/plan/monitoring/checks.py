@@ -37,7 +37,7 @@ def monitoring_of(
     if isinstance(fleet, spec.ByoFleet) and fleet.cluster is None and stated.has(("cluster",)):
         yield refuse(
             _AT,
-            "there is no cluster for it: the agents of hosts answer on 127.0.0.1 only",
+            "needs a cluster: agents of hosts answer on 127.0.0.1 only",
             "leave it out, or add a cluster",
             in_key=True,
         )
@@ -75,8 +75,7 @@ def _check_stack(stack: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated)
     if stack.namespace in _RESERVED_NAMESPACES:
         yield refuse(
             at,
-            f"the stack makes the namespace of Prometheus, and {stack.namespace} is of something "
-            "else",
+            f"the stack creates Prometheus's namespace, and {stack.namespace} is already in use",
             "write another, for example monitoring",
         )
     elif operator is not None and stack.namespace == operator.namespace:
@@ -91,7 +90,7 @@ def _check_stack(stack: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated)
     ):
         yield refuse(
             at,
-            "a workload has the same namespace, and both would make it",
+            "a workload creates the same namespace",
             "write another, or create_namespace: false",
         )
     # An example replaces a wrong value: nothing can be concluded from it.
@@ -110,7 +109,7 @@ def _check_dcgm(fleet: spec.Fleet) -> Checked[None]:
     if operator is not None and operator.dcgm_exporter.service_monitor.enabled:
         yield refuse(
             ("gpu_operator", "dcgm_exporter", "service_monitor", "enabled"),
-            "with monitoring there is a monitor for DCGM's exporter: every sample would be there "
+            "monitoring already has a monitor for DCGM's exporter: every sample would be stored "
             "twice",
             "leave service_monitor out",
         )

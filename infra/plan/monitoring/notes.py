@@ -14,7 +14,7 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
     if isinstance(settings, PrometheusStack):
         if settings.storage is None:
             notes.append(
-                f"{at} without storage, what Prometheus has kept goes with its pod; write storage: "
+                f"{at} without storage, Prometheus loses its data with its pod; write storage: "
                 "{size: 20Gi}"
             )
         if settings.alerts and settings.alertmanager is None:

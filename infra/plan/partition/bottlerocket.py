@@ -97,7 +97,7 @@ def bottlerocket_partitioning(
         yield refuse(
             at,
             f"Bottlerocket does not partition {gpus.gpu.name} into {partition.profile}; it would "
-            "make one 7g instance of each GPU, and say nothing",
+            "create one 7g instance on each GPU, without an error",
             f"nearest {naming.nearest_of(tuple(profiles), partition.profile)}; Bottlerocket's: "
             f"{listed(tuple(profiles))}",
             mig.source,

@@ -237,7 +237,7 @@ def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
     if config in named:
         yield refuse(
             path,
-            f"{config} turns MIG on and makes no partitions, so the nodes would have no GPUs",
+            f"{config} enables MIG without partitions, so the nodes would offer no GPUs",
             f"write {ALL_DISABLED}, or partition: none",
             "default-mig-parted-config of the GPU operator",
         )

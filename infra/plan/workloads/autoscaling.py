@@ -30,7 +30,7 @@ def check_autoscaling(
         yield refuse(
             (*path, "replicas"),
             "autoscaling changes the number of replicas: two owners would undo each other",
-            "leave it out; there are autoscaling.min at first",
+            "remove it; the workload starts with autoscaling.min replicas",
             _HPA,
             in_key=True,
         )
@@ -78,7 +78,7 @@ def _check_metric(
         missing = scaled.query is None
         yield refuse(
             (*at, "query"),
-            "is missing, and metric: query is asked by it"
+            "is required by metric: query"
             if missing
             else f"{scaled.metric} has a query of its own",
             "add query: PromQL with one value"
@@ -89,7 +89,7 @@ def _check_metric(
     if scaled.model is not None and scaled.metric != "queue-time":
         yield refuse(
             (*at, "model"),
-            f"{scaled.metric} is of the whole server",
+            f"{scaled.metric} covers the whole server, not a single model",
             "leave it out",
             in_key=True,
         )
@@ -119,7 +119,7 @@ def _check_wake(scaled: spec.Autoscaling, at: spec.Path, stated: Stated) -> Chec
     if scaled.min == 0 and scaled.wake is None and stated.has((*at, "wake")):
         yield refuse(
             (*at, "min"),
-            "without a replica nothing measures this metric, so none would ever be started",
+            "this metric comes from the replicas: with none running, none would ever be started",
             "add wake: PromQL of something outside the pods, such as a gateway's requests; or "
             "write 1 or more",
             _KEDA,
@@ -147,7 +147,7 @@ def _check_cooldown(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
         yield refuse(
             (*at, "cooldown"),
             f"{scaled.cooldown} is over before KEDA falls back, after {failures} failed answers: "
-            "the last replica could go while nobody knows what is asked",
+            "the last replica could be removed while the metric is unknown",
             f"write {least}s or more" + (", or fewer fallback.failures" if failures > 1 else ""),
             _KEDA,
         )
@@ -169,7 +169,8 @@ def _check_pace(pace: spec.Pace, at: spec.Path) -> Checked[None]:
     if "per" in pace.model_fields_set and pace.replicas is None:
         yield refuse(
             (*at, "per"),
-            "limits nothing: it is the time in which there may be `replicas` more or fewer",
+            "has no effect without replicas: it is the period in which so many may be added or "
+            "removed",
             "add replicas, or leave it out",
             in_key=True,
         )

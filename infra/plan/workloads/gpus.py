@@ -23,7 +23,7 @@ def check_gpus(gpus: int, at: spec.Path, pool: PoolPlan, devices: Devices) -> Ch
     elif devices.sharers > 1:
         yield refuse(
             at,
-            f"{gpus} of {devices.resource} may be {gpus} turns on one GPU: they are shared",
+            f"{devices.resource} is shared: {gpus} of them may be the same GPU",
             "write 1, or choose a pool without sharing",
             "NVIDIA/k8s-device-plugin, README",
         )

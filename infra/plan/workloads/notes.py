@@ -25,7 +25,7 @@ def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
     if plan.room is not None and plan.room < min(plan.most, plan.offered // plan.devices):
         notes.append(
             f"{at} by what it requests of processor and memory, nodes of pool {workload.pool} have "
-            f"room for {plan.room} of its {plan.most} replicas at most: "
+            f"room for {plan.room} of its {plan.most} replicas: "
             f"{_replicas(plan.pending)} Pending{_unawaited(plan)}"
         )
     elif plan.pending:

@@ -121,14 +121,14 @@ def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]
     if scaled.metric == "query":
         yield refuse(
             (*at, "metric"),
-            "prometheus-adapter reads metrics of single pods, and a query is of all of them",
+            "prometheus-adapter reads metrics per pod, and a query covers all of them",
             "write queue-time, requests-waiting or cache-usage, or pod_autoscaling: {by: keda}",
             "kubernetes-sigs/prometheus-adapter, docs/config.md",
         )
     if "fallback" in scaled.model_fields_set:
         yield refuse(
             (*at, "fallback"),
-            "is KEDA's: without an answer Kubernetes' own autoscaler changes nothing",
+            "applies to KEDA only: without an answer, Kubernetes' own autoscaler changes nothing",
             "leave it out, or write pod_autoscaling: {by: keda}",
             in_key=True,
         )
@@ -143,7 +143,7 @@ def _check_window(
         return
     yield refuse(
         at,
-        f"in {scaled.window} there are not two samples: metrics are read every {interval} seconds",
+        f"{scaled.window} is too short for two samples: metrics are read every {interval} seconds",
         f"write {4 * interval}s or more, or a shorter monitoring.scrape_interval",
         "Prometheus docs, rate()",
     )

@@ -97,7 +97,7 @@ def check_ports(workload: spec.ContainerWorkload, path: spec.Path, stated: State
     if "service" in workload.model_fields_set and not workload.ports:
         yield refuse(
             (*path, "service"),
-            "there is no port for it",
+            "needs a port",
             "add ports: {http: 8000}, or leave service out",
             in_key=True,
         )
@@ -106,6 +106,6 @@ def check_ports(workload: spec.ContainerWorkload, path: spec.Path, stated: State
         if numbers[number] > 1:
             yield refuse(
                 (*path, "ports", name),
-                f"{number} has another name too",
+                f"{number} is also listed under another name",
                 "name each port once",
             )

@@ -57,8 +57,7 @@ def check_texts(workload: spec.ServedWorkload, path: spec.Path, stated: Stated) 
     if moving and stated.has((*path, "image")):
         yield refuse(
             (*path, "image"),
-            f"{workload.image} names another image whenever its publisher says so: two replicas "
-            "may run different ones",
+            f"{workload.image} is a moving tag: two replicas may run different images",
             "add a tag other than latest, or a digest: @sha256:…",
             "Kubernetes docs, images",
         )

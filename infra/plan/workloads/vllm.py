@@ -58,7 +58,7 @@ def check_vllm(workload: spec.VllmWorkload, path: spec.Path, stated: Stated) -> 
     if model.revision is not None and model.name is None:
         yield refuse(
             (*path, "model", "revision"),
-            "is of a model on the Hugging Face Hub, and this one is a directory",
+            "applies to models on the Hugging Face Hub, and this one is a directory",
             "leave it out",
             in_key=True,
         )
