@@ -22,7 +22,7 @@ from infra.components.node_agent import NodeAgents
 from infra.components.pod_autoscaling import PodAutoscaling
 from infra.components.prometheus_adapter import PrometheusAdapter
 from infra.components.workloads import Workloads
-from infra.plan import AdapterPlan, ByoFleetPlan, ByoPoolPlan, FleetPlan, KedaPlan
+from infra.plan import AdapterPlan, ExistingFleetPlan, ExistingSettings, FleetPlan, KedaPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,10 @@ def _deploy_foundation(fleet: FleetPlan, site: Site) -> _Foundation:
 
 def _guard_nodes(fleet: FleetPlan, site: Site) -> NodeGuard:
     selector_keys = {
-        key for pool in fleet.pools if isinstance(pool, ByoPoolPlan) for key in pool.select
+        key
+        for pool in fleet.pools
+        if isinstance(pool.settings, ExistingSettings)
+        for key in pool.settings.select
     }
     return NodeGuard(
         "node-guard",
@@ -140,7 +143,7 @@ def _deploy_partitioners(
     """
     if fleet.operator is None:
         return []
-    if isinstance(fleet, ByoFleetPlan) and fleet.operator.existing:
+    if isinstance(fleet, ExistingFleetPlan) and fleet.operator.existing:
         adopted = AdoptedOperator("gpu-operator", fleet, depends_on=guard.guards, opts=site.opts)
         return [adopted.fit]
     operator = GpuOperator(
@@ -233,19 +236,19 @@ def pool_outputs(fleet: FleetPlan) -> list[Mapping[str, Any]]:
         {
             "name": pool.name,
             **(
-                {"select": dict(pool.select)}
-                if isinstance(pool, ByoPoolPlan)
-                else {"machine": pool.machine.name}
+                {"select": dict(pool.settings.select)}
+                if isinstance(pool.settings, ExistingSettings)
+                else {"machine": pool.settings.machine.name}
             ),
             "nodes": {"min": pool.nodes.min, "max": pool.nodes.max},
             "gpus_per_node": f"{pool.gpu_count} x {pool.gpu.name}",
-            "layout_per_gpu": dict(pool.layout)
-            if pool.layout is not None
-            else [dict(layout) for layout in pool.layouts],
-            "resources_per_node": dict(pool.resources),
-            "partitions": pool.partitions * pool.nodes.min,
-            "whole_gpus": pool.whole_gpus * pool.nodes.min,
-            "replicas": {shared.resource: shared.replicas for shared in pool.sharing},
+            "layout_per_gpu": dict(pool.offer.layout)
+            if pool.offer.layout is not None
+            else [dict(layout) for layout in pool.offer.layouts],
+            "resources_per_node": dict(pool.offer.resources),
+            "partitions": pool.offer.partitions * pool.nodes.min,
+            "whole_gpus": pool.offer.whole_gpus * pool.nodes.min,
+            "replicas": {shared.resource: shared.replicas for shared in pool.offer.sharing},
         }
         for pool in fleet.pools
     ]

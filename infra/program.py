@@ -25,9 +25,9 @@ from infra.components.gke import GkeCluster
 from infra.components.gke_gpu_networks import GpuNetworkObjects
 from infra.components.karpenter import Karpenter
 from infra.plan import (
-    ByoFleetPlan,
     EksAutoscalerPlan,
     EksFleetPlan,
+    ExistingFleetPlan,
     FleetPlan,
     GkeFleetPlan,
     KarpenterPlan,
@@ -40,7 +40,7 @@ def main() -> None:
     source = locate(text, Path(pulumi.get_root_directory()), pulumi.get_stack())
     try:
         fleet = plan.deployable(plan.read(text, source), source)
-        if isinstance(fleet, ByoFleetPlan) and fleet.cluster is not None:
+        if isinstance(fleet, ExistingFleetPlan) and fleet.cluster is not None:
             existing_cluster.check(fleet.cluster, Path(pulumi.get_root_directory()), source)
     except spec.SpecError as e:
         raise pulumi.RunError(str(e)) from None
@@ -68,7 +68,7 @@ def deploy(fleet: FleetPlan) -> None:
             _deploy_gke(fleet)
         case EksFleetPlan():
             _deploy_eks(fleet)
-        case ByoFleetPlan():
+        case ExistingFleetPlan():
             _deploy_byo(fleet)
 
 
@@ -136,7 +136,7 @@ def _add_destroy_notice(fleet: GkeFleetPlan | EksFleetPlan) -> None:
         DestroyNotice(pulumi.get_stack())
 
 
-def _deploy_byo(fleet: ByoFleetPlan) -> None:
+def _deploy_byo(fleet: ExistingFleetPlan) -> None:
     assert fleet.cluster is not None, "deployable() refuses a fleet of hosts: it has no cluster"
     site = Site(
         kubernetes=existing_cluster.provider(fleet.cluster, Path(pulumi.get_root_directory())),

@@ -23,7 +23,7 @@ def step_text(before: Any, after: Any) -> str:
     if isinstance(before, plan.WorkloadPlan) and isinstance(after, plan.WorkloadPlan):
         return step_text(vars(before), vars(after))
     if isinstance(before, plan.DeploymentPlan) and isinstance(after, plan.DeploymentPlan):
-        return step_text(before.asked, after.asked) or step_text(vars(before), vars(after))
+        return step_text(before.workload, after.workload) or step_text(vars(before), vars(after))
     if isinstance(before, plan.EksAddonPlan) and isinstance(after, plan.EksAddonPlan):
         return step_text(vars(before), vars(after))
     if isinstance(before, plan.EksAutoscalerPlan) and isinstance(after, plan.EksAutoscalerPlan):
@@ -31,8 +31,8 @@ def step_text(before: Any, after: Any) -> str:
     if isinstance(before, plan.KarpenterPlan) and isinstance(after, plan.KarpenterPlan):
         return step_text(vars(before), vars(after))
     if isinstance(before, plan.MonitoringPlan) and isinstance(after, plan.MonitoringPlan):
-        if type(before.asked) is type(after.asked):
-            return step_text(before.asked, after.asked)
+        if type(before.settings) is type(after.settings):
+            return step_text(before.settings, after.settings)
         return f"{whose(before)} -> {whose(after)}"
     for scaler in (plan.KedaPlan, plan.AdapterPlan):
         if isinstance(before, scaler) and isinstance(after, scaler):
@@ -92,7 +92,7 @@ def value_text(value: Any) -> str:
                 f"{instances or without}{'' if value.persistence else ', no persistence mode'}"
             )
         case plan.DeploymentPlan():
-            return f"{value.name} ({_replicas(value)} x {value.asked.kind})"
+            return f"{value.name} ({_replicas(value)} x {value.workload.kind})"
         case plan.KedaPlan():
             return "the cluster's KEDA" if value.existing else f"KEDA {value.chart_version}"
         case plan.AdapterPlan():

@@ -40,7 +40,7 @@ class Landing:
 
         Other workloads are not counted.
         """
-        devices = self.pool.resources[one.resource] // one.devices
+        devices = self.pool.offer.resources[one.resource] // one.devices
         most = max(self.pool.nodes.max, 1)
         return min(one.most, devices, devices if one.room is None else one.room // most)
 
@@ -48,6 +48,8 @@ class Landing:
 def landings(fleet: plan.FleetPlan) -> Mapping[str, Landing]:
     """Pool -> its landing."""
     return {
-        pool.name: Landing(pool, [one for one in fleet.deployments if one.asked.pool == pool.name])
+        pool.name: Landing(
+            pool, [one for one in fleet.deployments if one.workload.pool == pool.name]
+        )
         for pool in fleet.pools
     }

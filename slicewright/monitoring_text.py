@@ -25,7 +25,7 @@ def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
 
 def whose(monitoring: plan.MonitoringPlan) -> str:
     """Describes the Prometheus in one phrase."""
-    match monitoring.asked:
+    match monitoring.settings:
         case PrometheusStack() as asked:
             alerts = " with Alertmanager" if asked.alertmanager else ""
             return f"kube-prometheus-stack {asked.chart_version}{alerts} in {asked.namespace}"

@@ -27,7 +27,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         "cluster": _plain(fleet.cluster),
         "pools": [_pool(pool, fleet) for pool in fleet.pools],
         "hosts": [_host(host) for host in fleet.hosts]
-        if isinstance(fleet, plan.ByoFleetPlan)
+        if isinstance(fleet, plan.ExistingFleetPlan)
         else [],
         "workloads": [_plain(request) for request in fleet.workloads],
         "deployments": [_deployment(one) for one in fleet.deployments],
@@ -39,7 +39,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
             {"path": _path(p.path), "reason": p.reason} for p in plan.unbuildable(fleet)
         ],
     }
-    if not isinstance(fleet, plan.ByoFleetPlan) and (system := fleet.system) is not None:
+    if not isinstance(fleet, plan.ExistingFleetPlan) and (system := fleet.system) is not None:
         written["system_pool"] = {
             "machine_type": system.machine_type,
             "zones": list(system.zones),
@@ -53,7 +53,7 @@ def totals(fleet: plan.FleetPlan) -> JsonObject:
     """Returns sums over the GPU pools, at their minimum and maximum number of nodes."""
     resources: dict[str, dict[str, int]] = {}
     for pool in fleet.pools:
-        for name, count in pool.resources.items():
+        for name, count in pool.offer.resources.items():
             at = resources.setdefault(name, {"min": 0, "max": 0})
             at["min"] += count * pool.nodes.min
             at["max"] += count * pool.nodes.max
@@ -118,30 +118,30 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
                 "layout": dict(layout),
                 "placements": [_plain(p) for p in placements_of(pool.gpu, layout)],
             }
-            for i, layout in enumerate(pool.layouts)
+            for i, layout in enumerate(pool.offer.layouts)
         ],
-        "devices": dict(pool.devices),
-        "sharing": [_plain(one) for one in pool.sharing],
-        "allocatable": dict(pool.resources),
+        "devices": dict(pool.offer.devices),
+        "sharing": [_plain(one) for one in pool.offer.sharing],
+        "allocatable": dict(pool.offer.resources),
         "labels": dict(pool.labels),
         "taints": [_plain(taint) for taint in pool.taints],
-        "mig_config": pool.mig_config,
-        "layout_hash": pool.layout_hash,
-        "desired": pool.desired,
+        "mig_config": pool.offer.mig_config,
+        "layout_hash": pool.offer.layout_hash,
+        "desired": pool.offer.desired,
         "rollout": _plain(pool.rollout),
         "driver": _driver(pool, fleet),
         "pod": values.pod_request(pool, fleet.workloads),
     }
-    if isinstance(pool, plan.CloudPoolPlan):
+    if isinstance(pool.settings, plan.CloudSettings):
         written |= {
-            "machine_type": pool.machine.name,
-            "zones": list(pool.zones),
-            "capacity": _plain(pool.capacity),
-            **_price(prices.pool_quote(pool, fleet)),
+            "machine_type": pool.settings.machine.name,
+            "zones": list(pool.settings.zones),
+            "capacity": _plain(pool.settings.capacity),
+            **_price(prices.pool_quote(pool.settings, fleet)),
         }
-    if isinstance(pool, plan.ByoPoolPlan):
-        written["select"] = dict(pool.select)
-        written["on_destroy"] = _plain(pool.on_destroy)
+    if isinstance(pool.settings, plan.ExistingSettings):
+        written["select"] = dict(pool.settings.select)
+        written["on_destroy"] = _plain(pool.settings.on_destroy)
     return written
 
 
@@ -150,8 +150,8 @@ def _deployment(one: plan.DeploymentPlan) -> JsonObject:
     return {
         "name": one.name,
         "namespace": one.namespace,
-        "kind": one.asked.kind,
-        "pool": one.asked.pool,
+        "kind": one.workload.kind,
+        "pool": one.workload.pool,
         "resource": one.resource,
         "per_pod": one.devices,
         "profiles": list(one.profiles),
@@ -179,7 +179,7 @@ def _autoscaling(one: plan.DeploymentPlan) -> JsonObject | None:
     return {
         "min": scaling.min,
         "max": scaling.max,
-        "metric": scaling.asked.metric,
+        "metric": scaling.settings.metric,
         "target": scaling.target,
         "unit": "us" if scaling.metric.unit == "duration" else scaling.metric.unit,
         "per_replica": not scaling.metric.mean,
@@ -194,7 +194,7 @@ def _monitoring(fleet: plan.FleetPlan) -> JsonObject | None:
         return None
     records, alerts = values.rule_counts(fleet)
     return {
-        "prometheus": monitoring.asked.prometheus,
+        "prometheus": monitoring.settings.prometheus,
         "namespace": monitoring.namespace,
         "url": monitoring.prometheus_url or None,
         "scrapes": [{"name": name, "interval_s": s} for name, s in values.scraped(fleet)],
@@ -219,11 +219,11 @@ def _host(host: plan.HostPlan) -> JsonObject:
 
 def _files(fleet: plan.FleetPlan) -> JsonObject:
     files: JsonObject = {}
-    if any(pool.mig_config for pool in fleet.pools):
+    if any(pool.offer.mig_config for pool in fleet.pools):
         files["mig_parted"] = values.mig_parted_config(fleet.pools)
     if shared := values.plugin_configs(operated(fleet)):
         files["device_plugin"] = dict(shared)
-    if isinstance(fleet, plan.ByoFleetPlan) and fleet.hosts:
+    if isinstance(fleet, plan.ExistingFleetPlan) and fleet.hosts:
         files["hosts"] = dict(values.host_files(fleet.hosts))
     return files
 
@@ -231,14 +231,16 @@ def _files(fleet: plan.FleetPlan) -> JsonObject:
 def operated(fleet: plan.FleetPlan) -> tuple[plan.PoolPlan, ...]:
     """The pools whose GPUs NVIDIA's device plugin advertises, not GKE's plugin."""
     return tuple(
-        p for p in fleet.pools if not isinstance(p, plan.GkePoolPlan) or p.sharing_strategy is None
+        p
+        for p in fleet.pools
+        if not isinstance(p.settings, plan.GkeSettings) or p.settings.sharing_strategy is None
     )
 
 
 def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
     driver = drivers.driver_of(pool, fleet)
     return {
-        "minimum": minimum_driver(pool.gpu, pool.layouts),
+        "minimum": minimum_driver(pool.gpu, pool.offer.layouts),
         "known": driver.version,
         "exact": driver.exact,
         "of": driver.of,

@@ -13,7 +13,7 @@ def scaling_lines(one: plan.DeploymentPlan, scaler: plan.PodAutoscalingPlan | No
     scaling = one.autoscaling
     if scaling is None:
         return []
-    metric, asked = scaling.metric, scaling.asked
+    metric, asked = scaling.metric, scaling.settings
     target = f"{asked.target} %" if metric.unit == "percent" else str(asked.target)
     formula = (
         f"replicas x {metric.called} / {target}"
@@ -46,7 +46,7 @@ def scaling_lines(one: plan.DeploymentPlan, scaler: plan.PodAutoscalingPlan | No
 
 def _fallback(scaling: plan.AutoscalingPlan) -> str:
     """Describes the fallback. As with any autoscaler, the first `failures` times change nothing."""
-    fallback, count = scaling.asked.fallback, scaling.fallback_replicas
+    fallback, count = scaling.settings.fallback, scaling.fallback_replicas
     replicas = "1 replica" if count == 1 else f"{count} replicas"
     after = f"nothing changes; after more than {fallback.failures} failed answers in a row"
     match fallback.behavior:

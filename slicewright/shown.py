@@ -35,14 +35,14 @@ _STYLES = {
 def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     """Writes the whole plan."""
     _line(console, f"{name}: {_where(fleet)}", "bold")
-    if not isinstance(fleet, plan.ByoFleetPlan) and (system := fleet.system) is not None:
+    if not isinstance(fleet, plan.ExistingFleetPlan) and (system := fleet.system) is not None:
         where = f"{nodes_text(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
         _line(console, f"system pool: {where}")
     landed = landings(fleet)
     for pool in fleet.pools:
         console.print()
         _pool(pool, fleet, landed[pool.name], console)
-    if isinstance(fleet, plan.ByoFleetPlan):
+    if isinstance(fleet, plan.ExistingFleetPlan):
         for host in fleet.hosts:
             console.print()
             _host(host, console)
@@ -61,7 +61,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
         )
     for deployment in fleet.deployments:
         console.print()
-        _deployment(deployment, landed[deployment.asked.pool], fleet.pod_autoscaling, console)
+        _deployment(deployment, landed[deployment.workload.pool], fleet.pod_autoscaling, console)
     if lines := monitoring_lines(fleet):
         console.print()
         for line in lines:
@@ -78,7 +78,7 @@ def _deployment(
     scaler: plan.PodAutoscalingPlan | None,
     console: Console,
 ) -> None:
-    asked = one.asked
+    asked = one.workload
     behind = f" ({' or '.join(one.profiles)})" if one.profiles else ""
     count = f"{one.most} replica{'s' if one.most != 1 else ''}"
     if one.at_first != one.most:
@@ -89,7 +89,7 @@ def _deployment(
         "bold",
     )
     waiting = f", {one.pending} Pending" if one.pending else ""
-    taken = one.wanted - one.most * one.devices
+    taken = one.demanded - one.most * one.devices
     beside = f", {taken} by other workloads" if taken else ""
     _line(
         console,
@@ -189,29 +189,31 @@ def _where(fleet: plan.FleetPlan) -> str:
             return f"GKE cluster {fleet.cluster.name} in {fleet.cluster.location}"
         case plan.EksFleetPlan():
             return f"EKS cluster {fleet.cluster.name} in {fleet.cluster.region}"
-        case plan.ByoFleetPlan(cluster=None):
+        case plan.ExistingFleetPlan(cluster=None):
             return "hosts without Kubernetes"
-        case plan.ByoFleetPlan(cluster=cluster):
+        case plan.ExistingFleetPlan(cluster=cluster):
             return f"existing cluster {cluster.name} (context {cluster.context})" if cluster else ""
 
 
 def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console: Console) -> None:
     nodes = nodes_text(pool.nodes)
-    if isinstance(pool, plan.CloudPoolPlan):
-        what = f"{nodes} of {pool.machine.name} in {', '.join(pool.zones)}, {pool.capacity.mode}"
-        if isinstance(pool, plan.EksPoolPlan) and pool.karpenter is not None:
+    settings = pool.settings
+    if isinstance(settings, plan.CloudSettings):
+        zones = ", ".join(settings.zones)
+        what = f"{nodes} of {settings.machine.name} in {zones}, {settings.capacity.mode}"
+        if isinstance(settings, plan.EksSettings) and settings.karpenter is not None:
             what += ", made by Karpenter"
     else:
         what = f"{nodes}, not created by this stack"
     _line(console, f"pool {pool.name}: {what}", "bold")
-    for indexes, layout in by_index(pool.layouts):
+    for indexes, layout in by_index(pool.offer.layouts):
         which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
         placed = placements_of(pool.gpu, layout)
         _gpu(pool.gpu, f"{which} of each node", placed, console, landing)
-    for share in pool.sharing:
+    for share in pool.offer.sharing:
         name = share.resource.removeprefix("nvidia.com/")
         _line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")
-    each = dict(sorted(pool.resources.items()))
+    each = dict(sorted(pool.offer.resources.items()))
     _line(console, f"  a node offers   {_resources(each)}")
     fewest, most = (
         {n: c * times for n, c in each.items()} for times in (pool.nodes.min, pool.nodes.max)
@@ -221,8 +223,8 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
         console,
         f"  the pool offers {first}" + (f"; up to {_resources(most)}" if fewest != most else ""),
     )
-    if isinstance(pool, plan.CloudPoolPlan):
-        _line(console, f"  a node costs    {_price(prices.pool_quote(pool, fleet))}")
+    if isinstance(pool.settings, plan.CloudSettings):
+        _line(console, f"  a node costs    {_price(prices.pool_quote(pool.settings, fleet))}")
     _line(console, f"  driver          {_driver(pool, fleet)}")
     _pod(values.pod_request(pool, fleet.workloads), console)
 
@@ -287,7 +289,7 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
         f"totals: GPU nodes {_span(summed['nodes'])}, GPUs {_span(summed['gpus'])}; {offers}",
         "bold",
     )
-    if isinstance(fleet, plan.ByoFleetPlan):
+    if isinstance(fleet, plan.ExistingFleetPlan):
         return
     cost = prices.fleet_cost(fleet)
     known = (
@@ -326,7 +328,7 @@ def _span(span: Mapping[str, int]) -> str:
 
 
 def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
-    driver, needed = drivers.driver_of(pool, fleet), minimum_driver(pool.gpu, pool.layouts)
+    driver, needed = drivers.driver_of(pool, fleet), minimum_driver(pool.gpu, pool.offer.layouts)
     comes = (
         f"{driver.version}{'' if driver.exact else ' or newer'}"
         if driver.version

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 from apis import names
 from apis.admission import node_policy, pod_policy
 from infra import values
-from infra.plan import ByoPoolPlan
+from infra.plan import ExistingPoolPlan
 
 
 class NodeGuard(pulumi.ComponentResource):
@@ -91,7 +91,7 @@ class StartupTaint(pulumi.ComponentResource):
         self,
         name: str,
         *,
-        pools: Sequence[ByoPoolPlan],
+        pools: Sequence[ExistingPoolPlan],
         depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:

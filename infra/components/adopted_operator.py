@@ -12,7 +12,7 @@ import pulumi
 
 from infra import values
 from infra.components.gpu_operator import config_maps
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 
 _API_VERSION = "nvidia.com/v1"
 _KIND = "ClusterPolicy"
@@ -42,7 +42,7 @@ class AdoptedOperator(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        fleet: ByoFleetPlan,
+        fleet: ExistingFleetPlan,
         *,
         depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,

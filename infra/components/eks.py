@@ -166,7 +166,10 @@ def _with_version(plan: EksFleetPlan, version: str) -> EksFleetPlan:
     return dataclasses.replace(
         plan,
         cluster=dataclasses.replace(plan.cluster, version=version),
-        pools=tuple(dataclasses.replace(pool, version=version) for pool in plan.pools),
+        pools=tuple(
+            pool.with_settings(dataclasses.replace(pool.settings, version=version))
+            for pool in plan.pools
+        ),
     )
 
 

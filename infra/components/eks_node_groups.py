@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
+from infra.catalog import Machine
 from infra.components import node_counts
 from infra.components.eks_launch_template import launch_template
 from infra.components.eks_network import ec2_tags
@@ -16,7 +17,6 @@ from infra.plan import (
     EksPoolPlan,
     EksTemplate,
     NodeCount,
-    SystemPoolPlan,
     Taint,
 )
 from infra.spec import EksRepair, EksUpdate
@@ -76,7 +76,9 @@ class NodeGroups:
             instance_types=[plan.system.machine_type],
             scaling_config=scaling,
             labels=dict(SYSTEM_LABELS),
-            launch_template=self._template(plan.system),
+            launch_template=self._template(
+                plan.system.name, plan.system.machine, plan.system.template
+            ),
             tags=dict(self._group_tags) or None,
             opts=options,
         )
@@ -91,37 +93,41 @@ class NodeGroups:
             cluster_name=self._cluster.name,
             node_group_name=pool.name,
             node_role_arn=self._role.arn,
-            subnet_ids=self._subnet_ids(pool.zones),
-            ami_type=pool.ami_type,
-            version=pool.version,
-            release_version=pool.release_version,
-            instance_types=None if pool.template and pool.template.block else [*pool.machine_types],
-            capacity_type=pool.capacity_type,
-            disk_size=pool.disk_size_gb,
+            subnet_ids=self._subnet_ids(pool.settings.zones),
+            ami_type=pool.settings.ami_type,
+            version=pool.settings.version,
+            release_version=pool.settings.release_version,
+            instance_types=None
+            if pool.settings.template and pool.settings.template.block
+            else [*pool.settings.machine_types],
+            capacity_type=pool.settings.capacity_type,
+            disk_size=pool.settings.disk_size_gb,
             scaling_config=scaling,
             labels=dict(pool.labels),
             taints=[_taint(taint) for taint in pool.taints],
-            update_config=_update(pool.update),
-            node_repair_config=_repair(pool.repair),
-            launch_template=self._template(pool),
-            tags={**self._group_tags, **pool.tags} or None,
+            update_config=_update(pool.settings.update),
+            node_repair_config=_repair(pool.settings.repair),
+            launch_template=self._template(
+                pool.name, pool.settings.machine, pool.settings.template
+            ),
+            tags={**self._group_tags, **pool.settings.tags} or None,
             opts=pulumi.ResourceOptions.merge(
                 options, pulumi.ResourceOptions(delete_before_replace=True)
             ),
         )
 
     def _template(
-        self, pool: EksPoolPlan | SystemPoolPlan
+        self, pool: str, machine: Machine, template: EksTemplate | None
     ) -> aws.eks.NodeGroupLaunchTemplateArgs | None:
-        template = pool.template
+        """pool: its name."""
         if template is None:
             return None
         created = launch_template(
-            f"{self._name}-{pool.name}",
+            f"{self._name}-{pool}",
             template,
-            machine_type=pool.machine.name,
+            machine_type=machine.name,
             security_group=self._cluster.vpc_config.cluster_security_group_id,
-            placement_group=self._placement_group(pool.name, template),
+            placement_group=self._placement_group(pool, template),
             tags=self._tags,
             opts=pulumi.ResourceOptions(parent=self._parent),
         )

@@ -10,11 +10,11 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import yaml
 
-from infra.plan import ByoClusterPlan
+from infra.plan import ExistingClusterPlan
 from infra.spec import Problem, Source, SpecError
 
 
-def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
+def provider(cluster: ExistingClusterPlan, root: Path) -> k8s.Provider:
     """The Kubernetes provider of the cluster. root: the directory of relative paths.
 
     The state gets the path of the kubeconfig at most, never its content, which may hold
@@ -31,7 +31,7 @@ def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
     )
 
 
-def check(cluster: ByoClusterPlan, root: Path, source: Source) -> None:
+def check(cluster: ExistingClusterPlan, root: Path, source: Source) -> None:
     """Raises SpecError if the kubeconfig or its context does not exist.
 
     The provider would treat both as an unreachable cluster, and a preview would not mention it.
@@ -41,7 +41,7 @@ def check(cluster: ByoClusterPlan, root: Path, source: Source) -> None:
         raise SpecError(source, (problem,))
 
 
-def _problem(cluster: ByoClusterPlan, root: Path) -> Problem | None:
+def _problem(cluster: ExistingClusterPlan, root: Path) -> Problem | None:
     if cluster.kubeconfig:
         files = [_path(cluster.kubeconfig, root)]
         if not files[0].is_file():

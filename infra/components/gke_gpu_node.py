@@ -13,11 +13,11 @@ def gpu_node_config(
     pool: GkePoolPlan, context: NodePoolContext
 ) -> gcp.container.NodePoolNodeConfigArgs:
     return gcp.container.NodePoolNodeConfigArgs(
-        machine_type=pool.machine.name,
+        machine_type=pool.settings.machine.name,
         guest_accelerators=[_accelerator(pool)],
-        image_type=pool.image_type,
-        disk_size_gb=pool.disk.size_gb,
-        disk_type=pool.disk.type,
+        image_type=pool.settings.image_type,
+        disk_size_gb=pool.settings.disk.size_gb,
+        disk_type=pool.settings.disk.type,
         boot_disk_kms_key=context.kms_key,
         **_local_ssds(pool),
         **_capacity(pool),
@@ -26,11 +26,11 @@ def gpu_node_config(
         # NVIDIA's operator and of slicewright's pods exist for both architectures.
         taint_config=(
             gcp.container.NodePoolNodeConfigTaintConfigArgs(architecture_taint_behavior="NONE")
-            if pool.machine.architecture == "arm64"
+            if pool.settings.machine.architecture == "arm64"
             else None
         ),
         labels=dict(pool.labels),
-        resource_labels=dict(pool.resource_labels) or None,
+        resource_labels=dict(pool.settings.resource_labels) or None,
         taints=[_taint(taint) for taint in pool.taints],
         service_account=context.account.email,
         oauth_scopes=list(SCOPES),
@@ -42,26 +42,26 @@ def gpu_node_config(
 
 def _accelerator(pool: GkePoolPlan) -> gcp.container.NodePoolNodeConfigGuestAcceleratorArgs:
     return gcp.container.NodePoolNodeConfigGuestAcceleratorArgs(
-        type=pool.accelerator,
+        type=pool.settings.accelerator,
         count=pool.gpu_count,
-        gpu_partition_size=pool.partition_size,
+        gpu_partition_size=pool.settings.partition_size,
         gpu_sharing_config=(
             gcp.container.NodePoolNodeConfigGuestAcceleratorGpuSharingConfigArgs(
-                gpu_sharing_strategy=pool.sharing_strategy,
-                max_shared_clients_per_gpu=pool.shared_clients or 0,
+                gpu_sharing_strategy=pool.settings.sharing_strategy,
+                max_shared_clients_per_gpu=pool.settings.shared_clients or 0,
             )
-            if pool.sharing_strategy is not None
+            if pool.settings.sharing_strategy is not None
             else None
         ),
         # Always stated: newer GKE fills in DEFAULT, which would then differ from the program.
         gpu_driver_installation_config=gcp.container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
-            gpu_driver_version=pool.driver
+            gpu_driver_version=pool.settings.driver
         ),
     )
 
 
 def _local_ssds(pool: GkePoolPlan) -> dict[str, object]:
-    ephemeral, raw = pool.local_ssd.ephemeral, pool.local_ssd.raw
+    ephemeral, raw = pool.settings.local_ssd.ephemeral, pool.settings.local_ssd.raw
     return {
         "ephemeral_storage_local_ssd_config": (
             gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(
@@ -79,7 +79,7 @@ def _local_ssds(pool: GkePoolPlan) -> dict[str, object]:
 
 
 def _features(pool: GkePoolPlan) -> dict[str, object]:
-    features = pool.features
+    features = pool.settings.features
     return {
         "gvnic": gcp.container.NodePoolNodeConfigGvnicArgs(enabled=features.gvnic),
         "gcfs_config": gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=features.gcfs),
@@ -91,11 +91,11 @@ def _features(pool: GkePoolPlan) -> dict[str, object]:
 
 def _capacity(pool: GkePoolPlan) -> dict[str, object]:
     return {
-        "spot": pool.spot,
+        "spot": pool.settings.spot,
         "preemptible": False,
-        "flex_start": True if isinstance(pool.capacity, FlexStart) else None,
-        "max_run_duration": _max_run_duration(pool.capacity),
-        "reservation_affinity": _reservation_affinity(pool.capacity),
+        "flex_start": True if isinstance(pool.settings.capacity, FlexStart) else None,
+        "max_run_duration": _max_run_duration(pool.settings.capacity),
+        "reservation_affinity": _reservation_affinity(pool.settings.capacity),
     }
 
 

@@ -68,20 +68,21 @@ def gpu_pool(
         name=pool.name,
         cluster=context.cluster_id,
         network_config=context.network_config(
-            dranet=pool.gpu_network == "dranet",
-            additional=[network.name for network in pool.gpu_networks],
+            dranet=pool.settings.gpu_network == "dranet",
+            additional=[network.name for network in pool.settings.gpu_networks],
         ),
-        node_locations=list(pool.zones),
-        **_count(pool.nodes, len(pool.zones), pool.location_policy),
-        max_pods_per_node=pool.max_pods_per_node,
+        node_locations=list(pool.settings.zones),
+        **_count(pool.nodes, len(pool.settings.zones), pool.settings.location_policy),
+        max_pods_per_node=pool.settings.max_pods_per_node,
         management=gcp.container.NodePoolManagementArgs(
-            auto_repair=pool.management.auto_repair, auto_upgrade=pool.management.auto_upgrade
+            auto_repair=pool.settings.management.auto_repair,
+            auto_upgrade=pool.settings.management.auto_upgrade,
         ),
-        upgrade_settings=_upgrade(pool.upgrade),
+        upgrade_settings=_upgrade(pool.settings.upgrade),
         placement_policy=_placement(pool),
         queued_provisioning=(
             gcp.container.NodePoolQueuedProvisioningArgs(enabled=True)
-            if isinstance(pool.capacity, Queued)
+            if isinstance(pool.settings.capacity, Queued)
             else None
         ),
         node_config=gpu_node_config(pool, context),
@@ -128,10 +129,10 @@ def _count(nodes: NodeCount, zones: int, location_policy: str | None = None) -> 
 
 
 def _placement(pool: GkePoolPlan) -> gcp.container.NodePoolPlacementPolicyArgs | None:
-    if pool.placement != "compact":
+    if pool.settings.placement != "compact":
         return None
     return gcp.container.NodePoolPlacementPolicyArgs(
-        type="COMPACT", policy_name=pool.placement_policy
+        type="COMPACT", policy_name=pool.settings.placement_policy
     )
 
 

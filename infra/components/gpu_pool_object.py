@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 
 from apis import names
-from infra.plan import ByoPoolPlan, PoolPlan
+from infra.plan import ExistingSettings, PoolPlan
 
 _ANNOTATIONS = {
     # `up` waits until all nodes are verified, or one is wrong in a way that needs a repair.
@@ -48,7 +48,7 @@ class GPUPool(pulumi.CustomResource):
 
 def pool_metadata(pool: PoolPlan) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": pool.name, "annotations": dict(_ANNOTATIONS)}
-    if isinstance(pool, ByoPoolPlan):
+    if isinstance(pool.settings, ExistingSettings):
         # Set here and not by the controller, so that the nodes of every pool are released.
         metadata["finalizers"] = [names.RELEASE_FINALIZER]
     return metadata
@@ -56,26 +56,30 @@ def pool_metadata(pool: PoolPlan) -> dict[str, Any]:
 
 def pool_spec(pool: PoolPlan) -> dict[str, Any]:
     """The object's spec. It has the layout's hash, so that `up` waits after every layout change."""
-    select = pool.select if isinstance(pool, ByoPoolPlan) else {names.POOL_LABEL: pool.name}
+    select = (
+        pool.settings.select
+        if isinstance(pool.settings, ExistingSettings)
+        else {names.POOL_LABEL: pool.name}
+    )
     spec: dict[str, Any] = {
         "selector": {"matchLabels": dict(select)},
-        "layoutHash": pool.layout_hash,
+        "layoutHash": pool.offer.layout_hash,
         "expectedNodes": {"min": pool.nodes.min, "max": pool.nodes.max},
     }
-    if pool.mig_config is not None:
-        spec["migConfig"] = pool.mig_config
-        spec["desiredState"] = pool.desired
+    if pool.offer.mig_config is not None:
+        spec["migConfig"] = pool.offer.mig_config
+        spec["desiredState"] = pool.offer.desired
     if pool.driver_version is not None:
         spec["driverVersion"] = pool.driver_version
     policy = pool.rollout.policy
-    if pool.mig_config or pool.driver_version or policy.applies_without_rollout:
+    if pool.offer.mig_config or pool.driver_version or policy.applies_without_rollout:
         spec["rolloutPolicy"] = policy.dump()
-    if isinstance(pool, ByoPoolPlan):
+    if isinstance(pool.settings, ExistingSettings):
         # No node pool labels these nodes, so the fleet controller does.
         spec["existingNodes"] = {
             "labels": dict(pool.labels),
             "migLayoutOnRelease": {"keep": "Keep", "disable": "Disable"}[
-                pool.on_destroy.mig_layout
+                pool.settings.on_destroy.mig_layout
             ],
         }
     return spec

@@ -118,7 +118,9 @@ class Karpenter(pulumi.ComponentResource):
         node_class = values.node_class(
             pool,
             role=inputs.role,
-            subnet_ids=[subnet for zone in pool.zones for subnet in inputs.subnet_ids[zone]],
+            subnet_ids=[
+                subnet for zone in pool.settings.zones for subnet in inputs.subnet_ids[zone]
+            ],
             security_group=inputs.security_group,
         )
         return self._object(

@@ -40,7 +40,7 @@ class Monitoring(pulumi.ComponentResource):
         super().__init__("slicewright:index:Monitoring", name, {}, opts)
         assert fleet.monitoring is not None
         self._name, self._cluster = name, cluster
-        match fleet.monitoring.asked:
+        match fleet.monitoring.settings:
             case PrometheusStack() as prometheus:
                 self.ready = [self._stack(fleet, prometheus, depends_on)]
             case ExistingPrometheus():

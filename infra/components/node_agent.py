@@ -114,12 +114,12 @@ class NodeAgents(pulumi.ComponentResource):
 
     def _desired_state(self, pool: PoolPlan) -> pulumi.Output[str]:
         """Creates the ConfigMap with the pool's desired state. Returns its name."""
-        object_name = f"desired-{pool.name}-{pool.layout_hash[:8]}"
+        object_name = f"desired-{pool.name}-{pool.offer.layout_hash[:8]}"
         config_map = k8s.core.v1.ConfigMap(
             f"{self._name}-{object_name}",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=self._namespace),
             immutable=True,
-            data={"desired.json": pool.desired},
+            data={"desired.json": pool.offer.desired},
             opts=self._child,
         )
         name: pulumi.Output[str] = config_map.metadata.name

@@ -14,7 +14,7 @@ import pulumi_kubernetes as k8s
 
 from infra import values
 from infra.components import pods
-from infra.plan import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan, asks_by_mount
+from infra.plan import EksSettings, ExistingPoolPlan, GkeSettings, PoolPlan, asks_by_mount
 from infra.spec import GpuOperator
 
 _GKE_DRIVER: Final = "/home/kubernetes/bin/nvidia"
@@ -93,13 +93,13 @@ def gpu_access(pool: PoolPlan, operator: GpuOperator | None) -> GpuAccess:
     its class, so the agents do too. The API server refuses pods of this class until the operator
     has created it.
     """
-    if isinstance(pool, GkePoolPlan) and not pool.operated:
+    if isinstance(pool.settings, GkeSettings) and not pool.operated:
         return GpuAccess(
             host_mounts=(_DRIVER,),
             environment={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"},
             security_context=_PRIVILEGED,
         )
-    bottlerocket = isinstance(pool, EksPoolPlan) and pool.bottlerocket
+    bottlerocket = isinstance(pool.settings, EksSettings) and pool.settings.bottlerocket
     return GpuAccess(
         host_mounts=(_ALL_GPUS,) if asks_by_mount(pool, operator) else (),
         environment={
@@ -110,6 +110,6 @@ def gpu_access(pool: PoolPlan, operator: GpuOperator | None) -> GpuAccess:
         },
         security_context=pods.restricted(),
         runtime_class=(
-            values.RUNTIME_CLASS if isinstance(pool, ByoPoolPlan | GkePoolPlan) else None
+            values.RUNTIME_CLASS if isinstance(pool, ExistingPoolPlan | GkeSettings) else None
         ),
     )

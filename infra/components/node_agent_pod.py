@@ -30,7 +30,7 @@ class AgentPod:
         self, pool: PoolPlan, labels: dict[str, str], desired_state: pulumi.Input[str]
     ) -> k8s.core.v1.PodTemplateSpecArgs:
         """desired_state: name of the pool's ConfigMap."""
-        annotations = {"slicewright.io/layout-hash": pool.layout_hash}
+        annotations = {"slicewright.io/layout-hash": pool.offer.layout_hash}
         if self.settings.attribution:
             # With two containers, `kubectl logs` needs a default one.
             annotations["kubectl.kubernetes.io/default-container"] = "node-agent"
@@ -96,7 +96,7 @@ class AgentPod:
             "watch",
             "--desired",
             "/etc/slicewright/desired.json",
-            *(["--mig-config", pool.mig_config] if pool.mig_config else []),
+            *(["--mig-config", pool.offer.mig_config] if pool.offer.mig_config else []),
             *(["--utilization"] if self.settings.utilization else []),
         )
 

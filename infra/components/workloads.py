@@ -69,7 +69,7 @@ class Workloads(pulumi.ComponentResource):
                 f"{name}-{plan.name}",
                 objects,
                 [namespaces[plan.namespace]] if plan.namespace in namespaces else [],
-                depends_on[plan.asked.pool],
+                depends_on[plan.workload.pool],
                 scaled=plan.autoscaling is not None,
             )
             for plan, objects in values.workloads_of(fleet)

@@ -11,7 +11,7 @@ from infra.plan.eks.addresses import nodes_by_zone
 from infra.plan.eks.cluster import EVERYWHERE
 from infra.plan.eks.existing_subnets import ExistingSubnet, misfits, of_cluster, of_nodes
 from infra.plan.eks.identities import AGENT as POD_IDENTITY_AGENT
-from infra.plan.gke.addresses import OWN as GKE_RANGES
+from infra.plan.gke.addresses import OWN_RANGES as GKE_RANGES
 from infra.plan.gke.addresses import pod_addresses
 from infra.plan.gke.gpu_direct import GPU_MTU, GPU_NETWORK_LABEL, offers_gpu_direct
 from infra.plan.gke.gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
@@ -20,28 +20,33 @@ from infra.plan.gpu_operator.settings import asks_by_mount
 from infra.plan.model.access import AccessEntryPlan, AccessPolicyPlan
 from infra.plan.model.clusters import (
     AddonIdentity,
-    ByoClusterPlan,
     EksAddonPlan,
     EksAutoscalerPlan,
     EksClusterPlan,
+    ExistingClusterPlan,
     GkeClusterPlan,
     GkeNetworkPlan,
     GpuNetwork,
     KarpenterPlan,
 )
 from infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.hosts import HostGpuPlan, HostPlan
 from infra.plan.model.launch_templates import EksTemplate, ReservedCapacity
 from infra.plan.model.monitoring import MonitoringPlan
 from infra.plan.model.nodes import SYSTEM_LABELS, Layout, NodeCount, Taint
 from infra.plan.model.offers import ReplicatedResource
 from infra.plan.model.pools import (
-    ByoPoolPlan,
     CloudPoolPlan,
+    CloudSettings,
     EksPoolPlan,
+    EksSettings,
+    ExistingPoolPlan,
+    ExistingSettings,
     GkePoolPlan,
+    GkeSettings,
     KarpenterPool,
+    PlannedPool,
     PoolPlan,
     SystemPoolPlan,
 )

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 
 from infra import spec
 from infra.plan.eks.fleet import plan_eks
-from infra.plan.existing.fleet import plan_byo
+from infra.plan.existing.fleet import plan_existing
 from infra.plan.findings import Checked, Stated, collect, refuse
 from infra.plan.gke.fleet import plan_gke
 from infra.plan.model.fleets import CommonParts, FleetPlan
@@ -62,8 +62,8 @@ def read(text: str, source: spec.Source) -> FleetPlan:
     except SpecError as e:
         recovered, more = e.recovered, list(e.problems)
         if recovered is not None and recovered.fleet is not None:
-            _, found = build(recovered.fleet, recovered.unknown)
-            more = [*dict.fromkeys((*more, *map(recovered.in_file, found)))]
+            _, problems = build(recovered.fleet, recovered.unknown)
+            more = [*dict.fromkeys((*more, *map(recovered.in_file, problems)))]
         raise (SpecError(e.source, more) if len(more) > len(e.problems) else e) from None
     plan, problems = build(fleet)
     if plan is None:
@@ -85,7 +85,7 @@ def build(
     stated = Stated(unknown)
     plan, findings = collect(_plan(fleet, stated))
     if not isinstance(fleet, spec.ByoFleet) and fleet.allow_unlisted:
-        findings = tuple(found for found in findings if not found.dated)
+        findings = tuple(finding for finding in findings if not finding.dated)
     return (None if findings or unknown else plan), stated.reportable(findings)
 
 
@@ -99,7 +99,7 @@ def _plan(fleet: spec.Fleet, stated: Stated) -> Checked[FleetPlan | None]:
         case spec.EksFleet():
             return (yield from plan_eks(fleet, stated, plan_common))
         case spec.ByoFleet():
-            return (yield from plan_byo(fleet, stated, plan_common))
+            return (yield from plan_existing(fleet, stated, plan_common))
 
 
 def _common(fleet: spec.Fleet, stated: Stated, pools: Sequence[PoolPlan]) -> Checked[CommonParts]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.model.fleets import ByoFleetPlan, FleetPlan
+from infra.plan.model.fleets import ExistingFleetPlan, FleetPlan
 from infra.spec import (
     Path,
     Problem,
@@ -25,14 +25,14 @@ def deployable(fleet: FleetPlan, source: Source) -> FleetPlan:
 def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
     """The parts that the components have no resources for. Empty if the fleet can be built."""
     return tuple(
-        Problem(path=path, reason=f"{what} {_CANNOT}{why}", instead=instead)
-        for path, what, why, instead in _unbuildable(fleet)
+        Problem(path=path, reason=f"{part} {_CANNOT}{why}", instead=instead)
+        for path, part, why, instead in _unbuildable(fleet)
     ) + tuple(_hosts(fleet))
 
 
 def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
     """Hosts without Kubernetes, which `pulumi up` does not reach."""
-    if isinstance(fleet, ByoFleetPlan) and fleet.hosts:
+    if isinstance(fleet, ExistingFleetPlan) and fleet.hosts:
         yield Problem(
             path=("hosts",),
             reason="`pulumi up` builds what lies in a cluster, and does not reach hosts without "

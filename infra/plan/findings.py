@@ -58,10 +58,10 @@ class Stated:
     def reportable(self, findings: Iterable[Finding]) -> tuple[Problem, ...]:
         """The findings without those about a place that is invalid in the file anyway."""
         return tuple(
-            found.problem
-            for found in findings
-            if not self._is_within_invalid(found.problem.path)
-            and (found.certain or found.problem.path not in self._above)
+            finding.problem
+            for finding in findings
+            if not self._is_within_invalid(finding.problem.path)
+            and (finding.certain or finding.problem.path not in self._above)
         )
 
     @cached_property
@@ -106,18 +106,18 @@ def each(checks: Iterable[Checked[T]]) -> Checked[list[T]]:
 
 def collect(check: Checked[T]) -> tuple[T, tuple[Finding, ...]]:
     """Runs a check: its result and everything it found."""
-    found = []
+    findings = []
     while True:
         try:
-            found.append(next(check))
+            findings.append(next(check))
         except StopIteration as end:
-            return end.value, tuple(found)
+            return end.value, tuple(findings)
 
 
-def nearest(found: str, known: Sequence[str]) -> str:
+def nearest(name: str, names: Sequence[str]) -> str:
     """Text with the known name that was probably meant, or with all known names."""
-    close = nearest_names(found, tuple(known), count=1, similarity=0.5)
-    return f"did you mean {close[0]}?" if close else f"known: {listed(known)}"
+    close = nearest_names(name, tuple(names), count=1, similarity=0.5)
+    return f"did you mean {close[0]}?" if close else f"known: {listed(names)}"
 
 
 def listed(items: Sequence[object]) -> str:

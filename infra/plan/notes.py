@@ -14,8 +14,14 @@ from infra.plan.eks.updates import OBEYED_BY_EKS
 from infra.plan.gke import notes as gke_notes
 from infra.plan.gpu_operator.drivers import driver_of
 from infra.plan.images.notes import image_notes
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.model.pools import CloudPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.pools import (
+    CloudPoolPlan,
+    CloudSettings,
+    EksSettings,
+    GkeSettings,
+    PoolPlan,
+)
 from infra.plan.monitoring.notes import monitoring_notes
 from infra.plan.partition.sharing import alike_by_mps
 from infra.plan.workloads.notes import workload_notes
@@ -33,40 +39,40 @@ _REBOOT_MINUTES = 15
 
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
     """Notes of one sentence each. A pool's note starts with the pool's name."""
-    found = []
+    texts = []
     if isinstance(fleet, EksFleetPlan):
-        found += eks_notes.cluster_notes(fleet.cluster)
-        found += eks_notes.quota_notes(fleet)
-        found += address_notes(fleet)
-        found += autoscaler_notes(fleet)
+        texts += eks_notes.cluster_notes(fleet.cluster)
+        texts += eks_notes.quota_notes(fleet)
+        texts += address_notes(fleet)
+        texts += autoscaler_notes(fleet)
     if isinstance(fleet, GkeFleetPlan):
-        found += gke_notes.cluster_notes(fleet)
-    if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
-        found.append(NO_STARTUP_TAINT)
-    found += image_notes(fleet)
-    found += _unknown_chart(fleet)
-    found += _mps_by_default(fleet)
-    found += _adopted(fleet)
+        texts += gke_notes.cluster_notes(fleet)
+    if isinstance(fleet, ExistingFleetPlan) and fleet.pools and fleet.startup_taint == "none":
+        texts.append(NO_STARTUP_TAINT)
+    texts += image_notes(fleet)
+    texts += _unknown_chart(fleet)
+    texts += _mps_by_default(fleet)
+    texts += _adopted(fleet)
     for pool in fleet.pools:
-        if isinstance(pool, CloudPoolPlan):
-            found += _unlisted_zones(pool)
-        if isinstance(pool, EksPoolPlan) and isinstance(fleet, EksFleetPlan):
-            found += eks_notes.pool_notes(pool, fleet.cluster)
-        if isinstance(pool, CloudPoolPlan):
-            found += _machine(pool)
-        if isinstance(pool, GkePoolPlan):
-            found += gke_notes.pool_notes(pool)
-        found += _mps_by_label(pool, fleet)
-        found += _mode_change(pool, fleet)
-        found += _services_of_the_host(pool, fleet)
-        found += _driver_too_old(pool, fleet)
-        found += _partitioned_by_index(pool)
-        found += _idle_rollout(pool)
-        found += _shared_memory(pool)
-    found += workload_notes(fleet.deployments, fleet.pools)
-    found += monitoring_notes(fleet)
-    found += pod_autoscaling_notes(fleet.deployments, fleet.monitoring)
-    return tuple(found)
+        if isinstance(pool.settings, CloudSettings):
+            texts += _unlisted_zones(pool)
+        if isinstance(pool.settings, EksSettings) and isinstance(fleet, EksFleetPlan):
+            texts += eks_notes.pool_notes(pool, fleet.cluster)
+        if isinstance(pool.settings, CloudSettings):
+            texts += _machine(pool)
+        if isinstance(pool.settings, GkeSettings):
+            texts += gke_notes.pool_notes(pool)
+        texts += _mps_by_label(pool, fleet)
+        texts += _mode_change(pool, fleet)
+        texts += _services_of_the_host(pool, fleet)
+        texts += _driver_too_old(pool, fleet)
+        texts += _partitioned_by_index(pool)
+        texts += _idle_rollout(pool)
+        texts += _shared_memory(pool)
+    texts += workload_notes(fleet.deployments, fleet.pools)
+    texts += monitoring_notes(fleet)
+    texts += pod_autoscaling_notes(fleet.deployments, fleet.monitoring)
+    return tuple(texts)
 
 
 def _unknown_chart(fleet: FleetPlan) -> list[str]:
@@ -85,35 +91,38 @@ def _unknown_chart(fleet: FleetPlan) -> list[str]:
 
 
 def _unlisted_zones(pool: CloudPoolPlan) -> list[str]:
-    listed = pool.machine.zones
-    missing = [zone for zone in pool.zones if listed is not None and zone not in listed]
+    listed = pool.settings.machine.zones
+    missing = [zone for zone in pool.settings.zones if listed is not None and zone not in listed]
     if not missing:
         return []
     return [
-        f"pool {pool.name}: the catalog does not list {pool.machine.name} in "
+        f"pool {pool.name}: the catalog does not list {pool.settings.machine.name} in "
         f"{', '.join(missing)}; the list may be out of date"
     ]
 
 
 def _machine(pool: CloudPoolPlan) -> list[str]:
-    found = []
-    if pool.machine.note:
-        found.append(f"pool {pool.name}: {pool.machine.name}: {pool.machine.note}")
-    if pool.machine.architecture == "arm64":
-        found.append(
-            f"pool {pool.name}: {pool.machine.name} has arm64 processors: images of your own pods "
-            "must be built for them; slicewright has been tried on amd64 only"
+    notes = []
+    if pool.settings.machine.note:
+        notes.append(
+            f"pool {pool.name}: {pool.settings.machine.name}: {pool.settings.machine.note}"
         )
-    if pool.spot and pool.nodes.max == 1:
-        found.append(
-            f"pool {pool.name}: one preemption removes all {pool.advertised} devices that it offers"
+    if pool.settings.machine.architecture == "arm64":
+        notes.append(
+            f"pool {pool.name}: {pool.settings.machine.name} has arm64 processors: images "
+            "of your own pods must be built for them; slicewright has been tried on amd64 only"
         )
-    return found
+    if pool.settings.spot and pool.nodes.max == 1:
+        notes.append(
+            f"pool {pool.name}: one preemption removes all {pool.offer.advertised} devices that it "
+            "offers"
+        )
+    return notes
 
 
 def _mps_by_default(fleet: FleetPlan) -> list[str]:
     """A note if MPS is the operator's default: nodes without a pool's label get it too."""
-    is_new = not isinstance(fleet, ByoFleetPlan) and not fleet.cluster.existing
+    is_new = not isinstance(fleet, ExistingFleetPlan) and not fleet.cluster.existing
     if is_new or not alike_by_mps(fleet.operated):
         return []
     return [
@@ -126,7 +135,9 @@ def _mps_by_label(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     """Source: NVIDIA/k8s-device-plugin #1645, #1827. Versions that are known for it are refused
     (plan/device_plugin.py).
     """
-    if isinstance(pool, GkePoolPlan) or all(s.strategy != "mps" for s in pool.sharing):
+    if isinstance(pool.settings, GkeSettings) or all(
+        s.strategy != "mps" for s in pool.offer.sharing
+    ):
         return []
     if alike_by_mps(fleet.operated):
         return []
@@ -138,34 +149,34 @@ def _mps_by_label(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
 
 
 def _mode_change(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
-    if not pool.gpu.mode_change_resets or not pool.partitioned:
+    if not pool.gpu.mode_change_resets or not pool.offer.partitioned:
         return []
     at = f"pool {pool.name}:"
-    found = [
+    notes = [
         f"{at} switching MIG on or off resets {pool.gpu.name}: in a cloud the node "
         "reboots, which takes 10 to 15 minutes"
     ]
     operator = fleet.operator
-    if operator is not None and pool.mig_config and not operator.mig_manager.with_reboot:
-        found.append(
+    if operator is not None and pool.offer.mig_config and not operator.mig_manager.with_reboot:
+        notes.append(
             f"{at} most clouds refuse that reset, and gpu_operator.mig_manager.with_reboot is false"
         )
     if fleet.verify_timeout_minutes < _REBOOT_MINUTES:
-        found.append(
+        notes.append(
             f"{at} verify_timeout_minutes is {fleet.verify_timeout_minutes}, so that "
             f"`pulumi up` may give up before the reboot is over; write {_REBOOT_MINUTES} "
             "or more"
         )
-    return found
+    return notes
 
 
 def _services_of_the_host(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     """Source: NVIDIA/gpu-operator #118, whose effect on EKS's images has not been published."""
     operator = fleet.operator
     if (
-        not isinstance(pool, EksPoolPlan)
-        or pool.bottlerocket
-        or not pool.partitioned
+        not isinstance(pool.settings, EksSettings)
+        or pool.settings.bottlerocket
+        or not pool.offer.partitioned
         or operator is None
         or operator.mig_manager.host_services
     ):
@@ -199,7 +210,7 @@ def _driver_too_old(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
 
 
 def _partitioned_by_index(pool: PoolPlan) -> list[str]:
-    if pool.layout is not None:
+    if pool.offer.layout is not None:
         return []
     return [
         f"pool {pool.name}: GPUs are partitioned by index, and a driver may number them "
@@ -209,9 +220,9 @@ def _partitioned_by_index(pool: PoolPlan) -> list[str]:
 
 def _idle_rollout(pool: PoolPlan) -> list[str]:
     """A note on keys of `rollout` that have no effect: the fleet controller changes no node."""
-    if pool.mig_config is not None or pool.driver_version is not None:
+    if pool.offer.mig_config is not None or pool.driver_version is not None:
         return []
-    obeyed = OBEYED_BY_EKS if isinstance(pool, EksPoolPlan) else frozenset()
+    obeyed = OBEYED_BY_EKS if isinstance(pool.settings, EksSettings) else frozenset()
     idle = sorted(pool.rollout.model_fields_set - ALWAYS_APPLIED - obeyed)
     if not idle:
         return []
@@ -223,7 +234,7 @@ def _idle_rollout(pool: PoolPlan) -> list[str]:
 
 
 def _shared_memory(pool: PoolPlan) -> list[str]:
-    sliced = [s.resource for s in pool.sharing if s.strategy == "time-slicing"]
+    sliced = [s.resource for s in pool.offer.sharing if s.strategy == "time-slicing"]
     return [
         f"pool {pool.name}: pods that share {resource} share its memory too: one of them "
         "can use it all"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from infra.values.device_list import BY_CDI, BY_MOUNTS, MOUNTS_COUNT, STRATEGY, VARIABLE_COUNTS
 from infra.values.operator_files import OperatorFiles
 from infra.values.plugin_configs import default_config
@@ -61,7 +61,7 @@ class Mismatch:
     """The value to write: all entries, if it is a list."""
 
 
-def _required_settings(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
+def _required_settings(fleet: ExistingFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
     """Every required setting with a fixed value. files: from `operator_files`."""
     yield Setting(field="mig.strategy", required=fleet.operator.mig_strategy)
     yield Setting(field="operator.runtimeClass", required=RUNTIME_CLASS, default=RUNTIME_CLASS)
@@ -72,13 +72,13 @@ def _required_settings(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Se
         yield Setting(field="devicePlugin.config.name", required=files.plugin_configs.name)
         default = default_config(fleet.operated)
         yield Setting(field="devicePlugin.config.default", required=default)
-    if any(pool.mig_config is not None for pool in fleet.pools):
+    if any(pool.offer.mig_config is not None for pool in fleet.pools):
         yield Setting(field="migManager.enabled", required=True, default=True)
         yield Setting(field="migManager.config.name", required=files.mig_layouts.name)
 
 
 def mismatches(
-    policy: Mapping[str, Any], fleet: ByoFleetPlan, files: OperatorFiles
+    policy: Mapping[str, Any], fleet: ExistingFleetPlan, files: OperatorFiles
 ) -> tuple[Mismatch, ...]:
     """The fields of a ClusterPolicy's `spec` that differ from the values that the fleet needs."""
     return (
@@ -90,7 +90,7 @@ def mismatches(
 
 
 def _wrong_settings(
-    policy: Mapping[str, Any], fleet: ByoFleetPlan, files: OperatorFiles
+    policy: Mapping[str, Any], fleet: ExistingFleetPlan, files: OperatorFiles
 ) -> Iterator[Mismatch]:
     for setting in _required_settings(fleet, files):
         current = _at(policy, setting.field)
@@ -103,7 +103,7 @@ def _wrong_settings(
             )
 
 
-def _missing_tolerations(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+def _missing_tolerations(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> Iterator[Mismatch]:
     current = _at(policy, _TOLERATIONS) or []
     missing = [
         toleration
@@ -119,12 +119,12 @@ def _missing_tolerations(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iter
         )
 
 
-def _forbidden_reboot(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+def _forbidden_reboot(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> Iterator[Mismatch]:
     """If a machine refuses to reset a GPU, as clouds do, the change of the GPU's MIG mode stays
     pending. mig-manager must then be allowed to reboot the node, unless the stack file forbids it.
     """
     if not fleet.operator.mig_manager.with_reboot or not any(
-        pool.gpu.mode_change_resets and pool.mig_config is not None for pool in fleet.pools
+        pool.gpu.mode_change_resets and pool.offer.mig_config is not None for pool in fleet.pools
     ):
         return
     if _variables(policy, _MIG_MANAGER_ENV).get(_WITH_REBOOT) not in _TRUE:
@@ -149,7 +149,7 @@ def _other_values(policy: Mapping[str, Any], field: str, missing: Mapping[str, s
     )
 
 
-def _wrong_device_list(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+def _wrong_device_list(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> Iterator[Mismatch]:
     """Settings of toolkit and device plugin that contradict `device_list`. With them, agents and
     pods that request GPUs would get none, or any container could get them by the variable.
     """

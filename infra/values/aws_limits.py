@@ -134,11 +134,14 @@ def stack_limits(fleet: EksFleetPlan, role_names: Mapping[str, str]) -> StackLim
 
 
 def has_launch_templates(fleet: EksFleetPlan) -> bool:
-    return fleet.system.templated or any(pool.templated for pool in fleet.pools)
+    return fleet.system.templated or any(pool.settings.templated for pool in fleet.pools)
 
 
 def has_placement_groups(fleet: EksFleetPlan) -> bool:
-    return any(pool.template is not None and pool.template.placement for pool in fleet.pools)
+    return any(
+        pool.settings.template is not None and pool.settings.template.placement
+        for pool in fleet.pools
+    )
 
 
 def addon_identities(cluster: EksClusterPlan) -> list[AddonIdentity]:

@@ -53,7 +53,9 @@ def driver_installers(plan: GkeFleetPlan) -> list[JsonObject]:
     if plan.operator is None or plan.operator.driver.enabled:
         return []
     pools = {
-        system: [pool for pool in plan.operated if pool.image_type.lower().startswith(system)]
+        system: [
+            pool for pool in plan.operated if pool.settings.image_type.lower().startswith(system)
+        ]
         for system in ("cos", "ubuntu")
     }
     return [_daemon_set(system, plan, group) for system, group in pools.items() if group]

@@ -34,7 +34,7 @@ def forgotten_layouts(
     }
     # The engine's numbers are floats.
     total = int(((status or {}).get("nodes") or {}).get("total") or 0)
-    if pool.mig_config is None or total == 0 or not lost:
+    if pool.offer.mig_config is None or total == 0 or not lost:
         return None
     values = ", ".join(filter(None, map(_as_written, lost.values())))
     problem = (
@@ -47,7 +47,7 @@ def forgotten_layouts(
             "(docs/reference/stack-file.md)."
         )
     where = "partition"
-    if pool.mig_config == ALL_DISABLED:
+    if pool.offer.mig_config == ALL_DISABLED:
         where = "partition, as {mode: operator, config: all-disabled, previous: …},"
     return (
         f"{problem} Until no node has it (`kubectl get nodes -L nvidia.com/mig.config`), add to "
@@ -75,7 +75,7 @@ def _carried(
 
 def _suits(desired: Mapping[str, Any], pool: PoolPlan) -> bool:
     """True if nodes of the planned pool can have the layout: its GPUs are those of the pool."""
-    now = _read(pool.desired)
+    now = _read(pool.offer.desired)
     return not desired or all(desired.get(k) == now.get(k) for k in ("gpu_count", "gpu_models"))
 
 

@@ -68,7 +68,9 @@ def karpenter_plan(fleet: EksFleetPlan) -> KarpenterPlan:
 
 
 def _pools_with_overlay(fleet: EksFleetPlan) -> list[EksPoolPlan]:
-    return [pool for pool in fleet.pools if pool.karpenter and pool.karpenter.overlay]
+    return [
+        pool for pool in fleet.pools if pool.settings.karpenter and pool.settings.karpenter.overlay
+    ]
 
 
 def node_class(
@@ -138,7 +140,7 @@ def _node_claim(pool: EksPoolPlan) -> JsonObject:
             "name": pool.name,
         },
         "requirements": [
-            _one_of("node.kubernetes.io/instance-type", pool.machine_types),
+            _one_of("node.kubernetes.io/instance-type", pool.settings.machine_types),
             _one_of("karpenter.sh/capacity-type", [_capacity_type(pool)]),
         ],
         "taints": [_taint(taint) for taint in lasting_taints],
@@ -174,13 +176,13 @@ def node_overlay(pool: EksPoolPlan) -> JsonObject | None:
 
 
 def _karpenter_settings(pool: EksPoolPlan) -> tuple[KarpenterPool, EksTemplate]:
-    assert pool.karpenter is not None
-    assert pool.template is not None
-    return pool.karpenter, pool.template
+    assert pool.settings.karpenter is not None
+    assert pool.settings.template is not None
+    return pool.settings.karpenter, pool.settings.template
 
 
 def _reservation(pool: EksPoolPlan) -> str | None:
-    match pool.capacity:
+    match pool.settings.capacity:
         case Reservation(reservation=name) | CapacityBlock(reservation=name):
             return name
         case _:
@@ -188,7 +190,7 @@ def _reservation(pool: EksPoolPlan) -> str | None:
 
 
 def _capacity_type(pool: EksPoolPlan) -> str:
-    if pool.spot:
+    if pool.settings.spot:
         return "spot"
     return "reserved" if _reservation(pool) else "on-demand"
 

@@ -74,7 +74,11 @@ def karpenter_policy(fleet: EksFleetPlan, *, node_role_arn: str) -> JsonObject:
     """
     region = catalog.aws_region(fleet.cluster.region)
     cluster = _Cluster(name=fleet.cluster.name, region=region)
-    templates = [pool.template for pool in fleet.karpenter_pools if pool.template is not None]
+    templates = [
+        pool.settings.template
+        for pool in fleet.karpenter_pools
+        if pool.settings.template is not None
+    ]
     keys = {template.kms_key for template in templates if template.kms_key is not None}
     queue = karpenter_plan(fleet).interruption_queue
     return {

@@ -21,14 +21,14 @@ def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
     those by GPU index. Each entry is filtered by the PCI ids of its GPU: without a filter,
     mig-parted removes all instances of a GPU that lacks the profile and reports success.
     """
-    operated = [pool for pool in pools if pool.mig_config is not None]
+    operated = [pool for pool in pools if pool.offer.mig_config is not None]
     layouts: JsonObject = {}
     for gpu in sorted({pool.gpu for pool in operated}, key=lambda gpu: gpu.name):
         for name, layout in uniform_layouts(gpu).items():
             if layout:
                 layouts.setdefault(name, []).append(_entry(gpu, "all", layout))
     for pool in operated:
-        for by_gpu in (pool.layouts, *pool.previous):
+        for by_gpu in (pool.offer.layouts, *pool.offer.previous):
             if any(layout != by_gpu[0] for layout in by_gpu):
                 layouts[layout_name(pool.name, pool.gpu, by_gpu)] = [
                     _entry(pool.gpu, indexes, layout) for indexes, layout in by_index(by_gpu)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from apis.names import POOL_LABEL
-from infra.plan import SYSTEM_LABELS, ByoFleetPlan, FleetPlan
+from infra.plan import SYSTEM_LABELS, ExistingFleetPlan, FleetPlan
 from infra.values.text import JsonObject
 
 GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
@@ -15,7 +15,7 @@ GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
 
 def system_labels(fleet: FleetPlan) -> Mapping[str, str]:
     """Labels of the stack's nodes for such pods. Empty if it has none: any node will do."""
-    if isinstance(fleet, ByoFleetPlan) or fleet.system is None:
+    if isinstance(fleet, ExistingFleetPlan) or fleet.system is None:
         return {}
     return SYSTEM_LABELS
 

@@ -23,7 +23,7 @@ def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
     the cloud has removed it, and a node whose key is missing gets no device plugin. Source:
     NVIDIA/k8s-device-plugin, cmd/config-manager.
     """
-    if not any(pool.sharing for pool in pools):
+    if not any(pool.offer.sharing for pool in pools):
         return {}
     return {NOT_SHARED: {"version": "v1"}, **{pool.name: _plugin_config(pool) for pool in pools}}
 
@@ -38,12 +38,12 @@ def default_config(pools: Sequence[PoolPlan]) -> str:
 
 
 def _plugin_config(pool: PoolPlan) -> JsonObject:
-    if not pool.sharing:
+    if not pool.offer.sharing:
         return {"version": "v1"}
-    (strategy,) = {shared.strategy for shared in pool.sharing}
+    (strategy,) = {shared.strategy for shared in pool.offer.sharing}
     renamed, strict = (
-        pool.sharing[0].advertised != pool.sharing[0].resource,
-        pool.sharing[0].fail_requests_greater_than_one,
+        pool.offer.sharing[0].advertised != pool.offer.sharing[0].resource,
+        pool.offer.sharing[0].fail_requests_greater_than_one,
     )
     return {
         "version": "v1",
@@ -54,7 +54,7 @@ def _plugin_config(pool: PoolPlan) -> JsonObject:
                 "failRequestsGreaterThanOne": strict,
                 "resources": [
                     {"name": shared.resource, "replicas": shared.replicas}
-                    for shared in pool.sharing
+                    for shared in pool.offer.sharing
                 ],
             }
         },

@@ -82,13 +82,13 @@ def scaled_object(plan: DeploymentPlan, prometheus_url: str) -> JsonObject:
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scaling_behavior(scaling)}},
         "triggers": _triggers(plan, scaling, prometheus_url),
         "fallback": {
-            "failureThreshold": scaling.asked.fallback.failures,
+            "failureThreshold": scaling.settings.fallback.failures,
             "replicas": scaling.fallback_replicas,
-            "behavior": scaling.asked.fallback.behavior,
+            "behavior": scaling.settings.fallback.behavior,
         },
     }
     if scaling.min == 0:
-        spec["cooldownPeriod"] = seconds(scaling.asked.cooldown)
+        spec["cooldownPeriod"] = seconds(scaling.settings.cooldown)
     return {**scaled, "spec": spec}
 
 
@@ -97,18 +97,18 @@ def _triggers(
 ) -> list[JsonObject]:
     triggers = [
         _trigger(
-            scaling.asked.metric,
+            scaling.settings.metric,
             scaling_query(plan),
             prometheus_url,
             threshold=scaling.target,
             mean=scaling.metric.mean,
         )
     ]
-    if scaling.asked.wake is not None:
+    if scaling.settings.wake is not None:
         # Its value is 0 or 1, and its target 1: it requests one replica at most.
         triggers.append(
             _trigger(
-                "wake", waking_query(scaling.asked.wake), prometheus_url, threshold=1, mean=False
+                "wake", waking_query(scaling.settings.wake), prometheus_url, threshold=1, mean=False
             )
         )
     return triggers
@@ -133,8 +133,8 @@ def _trigger(name: str, query: str, url: str, *, threshold: int, mean: bool) -> 
 def scaling_behavior(scaling: AutoscalingPlan) -> JsonObject:
     """The `behavior` of the HorizontalPodAutoscaler."""
     return {
-        "scaleUp": _pace(scaling.asked.scale_up, default_s=0),
-        "scaleDown": _pace(scaling.asked.scale_down, default_s=_DOWN_S),
+        "scaleUp": _pace(scaling.settings.scale_up, default_s=0),
+        "scaleDown": _pace(scaling.settings.scale_down, default_s=_DOWN_S),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from apis.names import POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
-from infra.plan import ByoPoolPlan, GkePoolPlan, PoolPlan, Taint, WorkloadPlan
+from infra.plan import ExistingSettings, GkeSettings, PoolPlan, Taint, WorkloadPlan
 from infra.plan.partition.sharing import allocatable
 from infra.values.text import JsonObject
 
@@ -28,15 +28,15 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
     `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` if the
     pool's GPUs are shared by fractions. `hostIPC` is only set if the pod needs it.
     """
-    fractional = pool.resources != allocatable(pool.devices, pool.sharing)
+    fractional = pool.offer.resources != allocatable(pool.offer.devices, pool.offer.sharing)
     return {
-        "nodeSelector": dict(pool.select)
-        if isinstance(pool, ByoPoolPlan)
+        "nodeSelector": dict(pool.settings.select)
+        if isinstance(pool.settings, ExistingSettings)
         else {POOL_LABEL: pool.name},
         "tolerations": _tolerations(t for t in pool.tolerated if t.key != STARTUP_TAINT_KEY),
         "limits": [dict(workload.requests) for workload in workloads]
         if fractional
-        else [{name: 1} for name in sorted(pool.resources)],
+        else [{name: 1} for name in sorted(pool.offer.resources)],
         **({"hostIPC": True} if _reaches_mps_by_ipc(pool) else {}),
     }
 
@@ -48,8 +48,8 @@ def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:
     workloads that use NVIDIA MPS with GPUs". NVIDIA's operator gives pods the daemon's directory
     instead.
     """
-    by_gke = isinstance(pool, GkePoolPlan) and not pool.operated
-    return by_gke and any(shared.strategy == "mps" for shared in pool.sharing)
+    by_gke = isinstance(pool.settings, GkeSettings) and not pool.operated
+    return by_gke and any(shared.strategy == "mps" for shared in pool.offer.sharing)
 
 
 def _quarantine_taints(pool: PoolPlan) -> tuple[Taint, ...]:

@@ -197,6 +197,6 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
                 "pod-identity": bool(addon_identities(cluster)),
                 "pod-roles": cluster.autoscaler is not None or bool(cluster.pod_identities),
                 "secrets-key": cluster.secrets_key is not None,
-                "tagged": bool(cluster.tags) or any(pool.tags for pool in fleet.pools),
+                "tagged": bool(cluster.tags) or any(pool.settings.tags for pool in fleet.pools),
                 "templated": has_launch_templates(fleet),
             }

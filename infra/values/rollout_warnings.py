@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.plan import CloudPoolPlan, PoolPlan
+from infra.plan import CloudSettings, PoolPlan
 
 _PARTITION_MINUTES = 30
 _DRIVER_MINUTES = 30
@@ -37,7 +37,7 @@ def rollout_warnings(
         return [_replacement_warning(pool, total)]
     warnings = []
     before = _layout_before(pool, live, status)
-    if pool.mig_config is not None and before and before != pool.mig_config:
+    if pool.offer.mig_config is not None and before and before != pool.offer.mig_config:
         warnings.append(_layout_warning(pool, before, total))
     driver = live.get("driverVersion")
     if pool.driver_version is not None and driver != pool.driver_version:
@@ -55,7 +55,7 @@ def _layout_before(
     If the pool's change is undone, its nodes have another layout than its spec's.
     """
     declared = live.get("migConfig")
-    if declared == pool.mig_config:
+    if declared == pool.offer.mig_config:
         return None
     return (status or {}).get("layout") or declared
 
@@ -82,7 +82,7 @@ def _driver_warning(pool: PoolPlan, before: object, total: int) -> str:
 
 def _layout_warning(pool: PoolPlan, before: str, total: int) -> str:
     return (
-        f"pool {pool.name}: the layout changes from {before} to {pool.mig_config}, so its "
+        f"pool {pool.name}: the layout changes from {before} to {pool.offer.mig_config}, so its "
         f"{_nodes(total)} {'rolls' if total == 1 else 'roll'}: "
         f"{_describe_rollout(pool, total, _PARTITION_MINUTES)}"
     )
@@ -105,7 +105,7 @@ def _describe_rollout(pool: PoolPlan, total: int, each: int) -> str:
 
 def _zones(pool: PoolPlan, total: int) -> int:
     """The greatest number of zones of its nodes."""
-    return len(pool.zones) if isinstance(pool, CloudPoolPlan) else total
+    return len(pool.settings.zones) if isinstance(pool.settings, CloudSettings) else total
 
 
 def _times(count: int, together: int, zones: int) -> int:

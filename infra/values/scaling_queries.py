@@ -23,7 +23,7 @@ def scaling_query(plan: DeploymentPlan) -> str:
     """Microseconds for times, percent, or a sum over all replicas."""
     scaling = plan.autoscaling
     assert scaling is not None
-    settings, pods = scaling.asked, _pods(plan)
+    settings, pods = scaling.settings, _pods(plan)
     match settings.metric:
         case "queue-time":
             query = _queue_time(_with_model(pods, settings.model), settings.window)
@@ -58,7 +58,7 @@ def pod_metric(plan: DeploymentPlan) -> PodMetric:
     """The metric behind `scaling_query`, for single pods. A query of the stack file has none."""
     scaling = plan.autoscaling
     assert scaling is not None
-    settings, selected_pods = scaling.asked, "<<.LabelMatchers>>"
+    settings, selected_pods = scaling.settings, "<<.LabelMatchers>>"
     name = plan.name.replace("-", "_")
     match settings.metric:
         case "queue-time":

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from apis.names import STARTUP_TAINT, STARTUP_TAINT_KEY
-from infra.plan import ByoPoolPlan
+from infra.plan import ExistingPoolPlan
 from infra.values.text import JsonObject
 
 _NAME: Final = "slicewright-startup-taint"
@@ -23,7 +23,7 @@ _NODE_WRITES: Final[JsonObject] = {
 }
 
 
-def startup_policy(pools: Sequence[ByoPoolPlan]) -> tuple[JsonObject, JsonObject]:
+def startup_policy(pools: Sequence[ExistingPoolPlan]) -> tuple[JsonObject, JsonObject]:
     """MutatingAdmissionPolicy and Binding: a node that becomes a member gets the startup taint.
 
     A node becomes a member when it is created with the labels that a pool selects by, or when it
@@ -55,7 +55,7 @@ def startup_policy(pools: Sequence[ByoPoolPlan]) -> tuple[JsonObject, JsonObject
     return policy, binding
 
 
-def _match_conditions(pools: Sequence[ByoPoolPlan]) -> list[JsonObject]:
+def _match_conditions(pools: Sequence[ExistingPoolPlan]) -> list[JsonObject]:
     has_taint = f"object.?spec.?taints.orValue([]).exists(t, t.key == {_cel(STARTUP_TAINT_KEY)})"
     return [
         {
@@ -85,8 +85,8 @@ def _add_taint() -> str:
     )
 
 
-def _selected(node: str, pools: Sequence[ByoPoolPlan]) -> str:
-    return " || ".join(f"({_has_all(node, pool.select)})" for pool in pools)
+def _selected(node: str, pools: Sequence[ExistingPoolPlan]) -> str:
+    return " || ".join(f"({_has_all(node, pool.settings.select)})" for pool in pools)
 
 
 def _has_all(node: str, labels: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ def head(plan: DeploymentPlan, version: str, kind: str, *, suffix: str = "") -> 
 
 def labels(plan: DeploymentPlan) -> JsonObject:
     return {
-        "app.kubernetes.io/name": plan.asked.kind,
+        "app.kubernetes.io/name": plan.workload.kind,
         "app.kubernetes.io/instance": plan.name,
         **selector(plan),
     }

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from infra.plan import CloudPoolPlan, DeploymentPlan, FleetPlan, PoolPlan
+from infra.plan import CloudSettings, DeploymentPlan, FleetPlan, PoolPlan
 from infra.spec import ContainerWorkload, HostResources, TritonWorkload, VllmWorkload
 from infra.values.container import container_server
 from infra.values.pods import pod_request
@@ -53,7 +53,7 @@ class WorkloadObjects:
 
 def workload_namespaces(fleet: FleetPlan) -> list[JsonObject]:
     """The namespaces that the stack creates for workloads."""
-    names = {plan.namespace for plan in fleet.deployments if plan.asked.create_namespace}
+    names = {plan.namespace for plan in fleet.deployments if plan.workload.create_namespace}
     return [
         {
             "apiVersion": "v1",
@@ -69,7 +69,7 @@ def workload_namespaces(fleet: FleetPlan) -> list[JsonObject]:
 
 def workload_objects(plan: DeploymentPlan, pool: PoolPlan) -> WorkloadObjects:
     """pool: the plan's pool."""
-    workload, server = plan.asked, _server(plan)
+    workload, server = plan.workload, _server(plan)
     minutes = workload.startup_minutes + _IMAGE_MINUTES
     rounds = max(-(-plan.most // workload.max_unavailable), 1)
     return WorkloadObjects(
@@ -92,7 +92,7 @@ def _disruption_budget(plan: DeploymentPlan) -> JsonObject:
     return {
         **head(plan, "policy/v1", "PodDisruptionBudget"),
         "spec": {
-            "maxUnavailable": plan.asked.max_unavailable,
+            "maxUnavailable": plan.workload.max_unavailable,
             "selector": {"matchLabels": selector(plan)},
             # A replica that does not serve must not keep its node from being drained.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
@@ -119,7 +119,7 @@ def _deployment(
             # No extra pod: if all partitions are taken, it would never start.
             "strategy": {
                 "type": "RollingUpdate",
-                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": plan.asked.max_unavailable},
+                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": plan.workload.max_unavailable},
             },
             "progressDeadlineSeconds": deadline_s,
             "template": {
@@ -131,7 +131,7 @@ def _deployment(
 
 
 def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
-    workload, request = plan.asked, pod_request(pool, ())
+    workload, request = plan.workload, pod_request(pool, ())
     spec: JsonObject = {
         "serviceAccountName": plan.name,
         "automountServiceAccountToken": False,
@@ -189,7 +189,7 @@ def _node_affinity(node_labels: Mapping[str, str]) -> JsonObject:
 def _spread(plan: DeploymentPlan, pool: PoolPlan) -> list[JsonObject]:
     """Spreads replicas over nodes and zones if there are several. No pod waits for the spread."""
     keys = ["kubernetes.io/hostname"] if pool.nodes.max > 1 else []
-    if isinstance(pool, CloudPoolPlan) and len(pool.zones) > 1:
+    if isinstance(pool.settings, CloudSettings) and len(pool.settings.zones) > 1:
         keys.append("topology.kubernetes.io/zone")
     return [
         {
@@ -203,7 +203,7 @@ def _spread(plan: DeploymentPlan, pool: PoolPlan) -> list[JsonObject]:
 
 
 def _server(plan: DeploymentPlan) -> Server:
-    match plan.asked:
+    match plan.workload:
         case VllmWorkload() as workload:
             return vllm_server(plan, workload)
         case TritonWorkload() as workload:
@@ -213,7 +213,7 @@ def _server(plan: DeploymentPlan) -> Server:
 
 
 def _container(plan: DeploymentPlan, server: Server) -> JsonObject:
-    workload = plan.asked
+    workload = plan.workload
     container: JsonObject = {
         "name": workload.kind,
         "image": workload.image,
@@ -260,7 +260,7 @@ def _probes(server: Server, *, startup_minutes: int) -> JsonObject:
 
 
 def _env(plan: DeploymentPlan, server: Server) -> list[JsonObject]:
-    workload = plan.asked
+    workload = plan.workload
     # The user has no entry in the image's /etc/passwd, where programs look for name and home.
     plain = {"HOME": _HOME, "USER": "server", **server.env, **workload.env}
     return [
@@ -290,13 +290,13 @@ def _service(plan: DeploymentPlan, server: Server) -> JsonObject | None:
     if not server.ports:
         return None
     service = head(plan, "v1", "Service")
-    if plan.asked.service.annotations:
-        annotations = dict(sorted(plan.asked.service.annotations.items()))
+    if plan.workload.service.annotations:
+        annotations = dict(sorted(plan.workload.service.annotations.items()))
         service["metadata"]["annotations"] = annotations
     return {
         **_awaited(plan, service),
         "spec": {
-            "type": plan.asked.service.type,
+            "type": plan.workload.service.type,
             "selector": selector(plan),
             "ports": [
                 {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
@@ -309,4 +309,4 @@ def _service(plan: DeploymentPlan, server: Server) -> JsonObject | None:
 def workloads_of(fleet: FleetPlan) -> Sequence[tuple[DeploymentPlan, WorkloadObjects]]:
     """The objects of all workloads of a fleet."""
     pools = {pool.name: pool for pool in fleet.pools}
-    return [(plan, workload_objects(plan, pools[plan.asked.pool])) for plan in fleet.deployments]
+    return [(plan, workload_objects(plan, pools[plan.workload.pool])) for plan in fleet.deployments]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 from apis.names import POOL_LABEL
 from infra import plan
-from infra.plan import ByoFleetPlan, FleetPlan
+from infra.plan import ExistingFleetPlan, FleetPlan
 from kubeapi import Client, Unreachable
 from rehearsal.clouds.core import fault_file
 from rehearsal.clouds.core.fault_file import Fault, WrongLayout
@@ -38,7 +38,7 @@ def resolve(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
 
     Raises NoSuchFault where the fleet has no such pool, node, GPU or profile, or makes no nodes.
     """
-    if isinstance(fleet, ByoFleetPlan):
+    if isinstance(fleet, ExistingFleetPlan):
         raise NoSuchFault(
             "the nodes of an existing cluster were there before the fault, and no others are made; "
             "break one that runs: --fault repartition --node NAME"

@@ -18,7 +18,7 @@ def wanted(fleet: FleetPlan) -> Mapping[ModelShare, tuple[str, ...]]:
     """By share, the models that workloads name, else the model of Triton's own examples."""
     found: dict[ModelShare, set[str]] = {}
     for one in fleet.deployments:
-        asked = one.asked
+        asked = one.workload
         if isinstance(asked, TritonWorkload) and isinstance(asked.model_repository, ModelShare):
             # Read-only or not, it is the same directory.
             share = asked.model_repository.model_copy(update={"read_only": True})

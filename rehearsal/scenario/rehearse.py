@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from infra import plan
-from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from kubeapi import Client
 from rehearsal.cluster.control_plane import process_images
 from rehearsal.cluster.kubelet.pods import large_fleets
@@ -266,7 +266,7 @@ class Rehearsal:
     def _make_existing(self, environment: Environment) -> None:
         """The cluster that a stack with `cloud: byo` finds."""
         fleet = plan.read_file(environment.stack_file(environment.stack))
-        if isinstance(fleet, ByoFleetPlan):
+        if isinstance(fleet, ExistingFleetPlan):
             self._live.say(
                 f"{environment.stack}: making the cluster that is there before `pulumi up`"
             )
@@ -334,7 +334,7 @@ def _packages(fleet: FleetPlan) -> tuple[str, ...]:
             return "gcp", "kubernetes"
         case EksFleetPlan():
             return "aws", "kubernetes"
-        case ByoFleetPlan():
+        case ExistingFleetPlan():
             return ("kubernetes",)
 
 

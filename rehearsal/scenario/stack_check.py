@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from infra import catalog, plan, spec
-from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan
+from infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan
 from rehearsal.cluster.silicon.models import models
 from rehearsal.scenario.environment import PROJECT
 from rehearsal.scenario.errors import NoSuchStack
@@ -46,7 +46,7 @@ def check_stack(stack: str) -> FleetPlan:
 
 def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     """What the simulated clouds and their clusters lack."""
-    if isinstance(fleet, ByoFleetPlan):
+    if isinstance(fleet, ExistingFleetPlan):
         return [*_existing(fleet), *_mps(fleet), *_of_workloads(fleet)]
     problems: list[spec.Problem] = [*_of_workloads(fleet)]
     if isinstance(fleet, EksFleetPlan):
@@ -63,7 +63,7 @@ def _of_workloads(fleet: FleetPlan) -> Iterator[spec.Problem]:
 def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
     if fleet.monitoring is None:
         return
-    match fleet.monitoring.asked:
+    match fleet.monitoring.settings:
         case spec.ManagedPrometheus() if fleet.pod_autoscaling is not None:
             yield spec.Problem(
                 path=("monitoring", "prometheus"),
@@ -72,7 +72,7 @@ def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 instead="for a rehearsal write stack: `up` then installs a Prometheus",
                 source=_GKE,
             )
-        case spec.ExistingPrometheus() if not isinstance(fleet, ByoFleetPlan):
+        case spec.ExistingPrometheus() if not isinstance(fleet, ExistingFleetPlan):
             yield spec.Problem(
                 path=("monitoring", "prometheus"),
                 reason=f"{_CANNOT} clusters of a simulated cloud have no Prometheus of their own",
@@ -94,7 +94,7 @@ def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
 
 def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
     for i, one in enumerate(fleet.deployments):
-        cache = None if isinstance(one.asked, spec.TritonWorkload) else one.asked.cache
+        cache = None if isinstance(one.workload, spec.TritonWorkload) else one.workload.cache
         if not isinstance(cache, spec.NewVolume):
             continue
         if cache.storage_class is None:
@@ -124,7 +124,7 @@ def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 "rules is then made",
                 source=_EXISTING,
             )
-        case plan.AdapterPlan() if not isinstance(fleet, ByoFleetPlan):
+        case plan.AdapterPlan() if not isinstance(fleet, ExistingFleetPlan):
             yield spec.Problem(
                 path=("pod_autoscaling", "by"),
                 reason=f"{_CANNOT} its cluster is new and has no cert-manager, which "
@@ -143,12 +143,13 @@ def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
             pass
 
 
-def _mps(fleet: EksFleetPlan | ByoFleetPlan) -> Iterator[spec.Problem]:
+def _mps(fleet: EksFleetPlan | ExistingFleetPlan) -> Iterator[spec.Problem]:
     """Whatever plugin the stack file names: the rehearsal has its own."""
     if plan.alike_by_mps(fleet.operated):
         return
-    for i, pool in enumerate(fleet.pools):
-        if any(s.strategy == "mps" for s in pool.sharing):
+    pools: Sequence[plan.PoolPlan] = fleet.pools
+    for i, pool in enumerate(pools):
+        if any(s.strategy == "mps" for s in pool.offer.sharing):
             yield spec.Problem(
                 path=("node_pools", i, "sharing"),
                 reason=f"{_CANNOT} its NVIDIA device plugin is v0.19.0, whose MPS control daemon "
@@ -160,7 +161,7 @@ def _mps(fleet: EksFleetPlan | ByoFleetPlan) -> Iterator[spec.Problem]:
             )
 
 
-def _existing(fleet: ByoFleetPlan) -> Iterator[spec.Problem]:
+def _existing(fleet: ExistingFleetPlan) -> Iterator[spec.Problem]:
     """What the cluster that a rehearsal makes beside the stack lacks."""
     if fleet.hosts:
         yield spec.Problem(

@@ -13,10 +13,10 @@ def of(fleets: Iterable[FleetPlan]) -> tuple[str, ...]:
     """Groups of rehearsal/host/toolchain/workload_tools.py."""
     found = set()
     for fleet in fleets:
-        if any(isinstance(one.asked, TritonWorkload) for one in fleet.deployments):
+        if any(isinstance(one.workload, TritonWorkload) for one in fleet.deployments):
             found.add(workload_tools.TRITON)
         if fleet.monitoring is not None and isinstance(
-            fleet.monitoring.asked, PrometheusStack | ExistingPrometheus
+            fleet.monitoring.settings, PrometheusStack | ExistingPrometheus
         ):
             found.add("monitoring")
         scaler = fleet.pod_autoscaling

@@ -33,7 +33,9 @@ def wanted(fleet: FleetPlan) -> Iterator[dict[str, Any]]:
 def _storage_classes(fleet: FleetPlan) -> Iterator[dict[str, Any]]:
     """As a driver of network file systems brings them."""
     caches = [
-        one.asked.cache for one in fleet.deployments if not isinstance(one.asked, TritonWorkload)
+        one.workload.cache
+        for one in fleet.deployments
+        if not isinstance(one.workload, TritonWorkload)
     ]
     names = {
         cache.storage_class
@@ -55,7 +57,7 @@ def _secrets(fleet: FleetPlan) -> Iterator[dict[str, Any]]:
     """A Secret for every name that the workloads of a namespace refer to, with all its keys."""
     keys: dict[tuple[str, str], set[str]] = {}
     for one in fleet.deployments:
-        for of in one.asked.secrets.values():
+        for of in one.workload.secrets.values():
             keys.setdefault((one.namespace, of.name), set()).add(of.key)
     for (namespace, name), found in sorted(keys.items()):
         yield {

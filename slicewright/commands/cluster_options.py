@@ -38,7 +38,7 @@ def access_of(
     """Returns the cluster that the options name, else the existing cluster that the stack file
     names, else kubectl's current one. Raises NoCluster.
     """
-    if stack is not None and isinstance(stack[1], plan.ByoFleetPlan):
+    if stack is not None and isinstance(stack[1], plan.ExistingFleetPlan):
         file, cluster = stack[0], stack[1].cluster
         if cluster is None:
             raise NoCluster(
@@ -51,7 +51,7 @@ def access_of(
 
 def of_existing(
     file: Path,
-    cluster: plan.ByoClusterPlan,
+    cluster: plan.ExistingClusterPlan,
     kubeconfig: str | None = None,
     context: str | None = None,
 ) -> Access:

@@ -120,7 +120,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     subject = subject_of(fleet)
     connect: Callable[[str], Client] = client_of
-    if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is not None:
+    if isinstance(fleet, plan.ExistingFleetPlan) and fleet.cluster is not None:
         connect = _by_stack_file(file, fleet.cluster)
     tell = _teller(console)
     try:
@@ -172,7 +172,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     return PROVEN if report.clean or parsed.dry_run else NOT_PROVEN
 
 
-def _by_stack_file(file: Path, cluster: plan.ByoClusterPlan) -> Callable[[str], Client]:
+def _by_stack_file(file: Path, cluster: plan.ExistingClusterPlan) -> Callable[[str], Client]:
     """Connects with the user's kubeconfig as `pulumi up` does; the state has at most its path."""
 
     def connect(_: str) -> Client:
@@ -188,7 +188,7 @@ def _dangling(fleet: plan.FleetPlan, file: Path) -> Callable[[], Sequence[str]]:
     """Returns a check for leftovers in an adopted operator, the only object outside the state that
     names resources of the stack.
     """
-    if not isinstance(fleet, plan.ByoFleetPlan) or not fleet.operator.existing:
+    if not isinstance(fleet, plan.ExistingFleetPlan) or not fleet.operator.existing:
         return tuple
     cluster = fleet.cluster
     if cluster is None:

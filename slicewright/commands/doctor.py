@@ -52,9 +52,9 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 findings = asked.of_eks(fleet, file, stack)
             case plan.GkeFleetPlan():
                 findings = asked.of_gke(fleet, file, stack)
-            case plan.ByoFleetPlan(cluster=None):
+            case plan.ExistingFleetPlan(cluster=None):
                 return _say(f"{names[0]} has hosts only: no account or cluster to check", BAD_INPUT)
-            case plan.ByoFleetPlan():
+            case plan.ExistingFleetPlan():
                 findings = asked.of_cluster(fleet, stack)
     except CannotAsk as e:
         return _say(str(e), CANNOT_RUN)

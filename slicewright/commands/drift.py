@@ -52,7 +52,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     assert named is not None, "-s is required"
     fleet = named[1]
-    if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is None:
+    if isinstance(fleet, plan.ExistingFleetPlan) and fleet.cluster is None:
         return _say(
             f"{parsed.stack} lists hosts without Kubernetes, which are not in Pulumi's state; "
             "run `slicewright-agent verify` on each host to compare it with its layout",
@@ -124,7 +124,7 @@ def _cluster(
         except (BadKubeconfig, ValueError) as e:
             raise NoCluster(f"the kubeconfig of the stack's state cannot be used: {e}") from None
 
-    existing = isinstance(named[1], plan.ByoFleetPlan)
+    existing = isinstance(named[1], plan.ExistingFleetPlan)
     return from_options if existing or parsed.kubeconfig or parsed.context else from_state
 
 

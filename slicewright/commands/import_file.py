@@ -50,7 +50,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
-    if isinstance(fleet, plan.ByoFleetPlan):
+    if isinstance(fleet, plan.ExistingFleetPlan):
         return _say(f"{parsed.stack} has cloud: byo; the program never creates nodes for it")
     project = setting(file, "gcp:project")
     if project is None and isinstance(fleet, plan.GkeFleetPlan):

@@ -160,7 +160,7 @@ def _load(
 ) -> Callable[[tuple[Target, ...]], Load]:
     """Returns a function that builds the load for its targets. Raises _Wrong."""
     api: Api
-    match workload.asked:
+    match workload.workload:
         case spec.VllmWorkload() as vllm:
             api = "chat"
             model = vllm.served_name or vllm.model.name or f"/cache/{vllm.model.path}"

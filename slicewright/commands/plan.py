@@ -85,7 +85,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 def _host_files(fleets: Sequence[tuple[str, plan.FleetPlan]]) -> Mapping[str, str]:
     ((_, fleet),) = fleets
-    return values.host_files(fleet.hosts) if isinstance(fleet, plan.ByoFleetPlan) else {}
+    return values.host_files(fleet.hosts) if isinstance(fleet, plan.ExistingFleetPlan) else {}
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> list[Path]:

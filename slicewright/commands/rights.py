@@ -87,7 +87,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         source = plan.source_of(file, name=name)
         fleet = plan.read_source(source)
-        if not isinstance(fleet, plan.ByoFleetPlan):
+        if not isinstance(fleet, plan.ExistingFleetPlan):
             # The rights of features that cannot be deployed yet are not known.
             plan.deployable(fleet, source)
     except spec.SpecError as e:
@@ -95,7 +95,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     if parsed.preview_role:
         return _preview_role(fleet, name, parsed)
-    if isinstance(fleet, plan.ByoFleetPlan):
+    if isinstance(fleet, plan.ExistingFleetPlan):
         print(
             f"slicewright rights: {name}: its cluster or hosts already exist, so the program "
             "calls no cloud API; in the cluster it has the rights of the kubeconfig",
@@ -141,7 +141,7 @@ def _eks_rights(
 
 
 def _preview_role(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) -> int:
-    if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is None:
+    if isinstance(fleet, plan.ExistingFleetPlan) and fleet.cluster is None:
         return _refused(f"{name}: it has hosts only, no cluster")
     if parsed.json or parsed.state:
         return _refused(

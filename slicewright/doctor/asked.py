@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from slicewright.doctor import (
     aws,
     cluster,
@@ -84,7 +84,7 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     return [*refused_by_the_program(fleet), *found, *images, *there, *rights]
 
 
-def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
+def of_cluster(fleet: ExistingFleetPlan, stack: str | None) -> list[Finding]:
     """Returns the findings for an existing cluster, like `of_eks`."""
     answers = cluster.ask(fleet)
     there = answers.namespaces if isinstance(answers.namespaces, frozenset) else frozenset()
@@ -97,7 +97,7 @@ def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
     ]
 
 
-def _driver(fleet: GkeFleetPlan | ByoFleetPlan) -> Iterable[Finding]:
+def _driver(fleet: GkeFleetPlan | ExistingFleetPlan) -> Iterable[Finding]:
     """EKS plans need no check: EKS's machine images contain the driver."""
     wanted = driver_image(fleet)
     if wanted is None:

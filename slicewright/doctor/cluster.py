@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import ApiError, Client, JsonObject, Unreachable, list_all
 from slicewright.doctor.cluster_checks import (
     ClusterAnswers,
@@ -24,7 +24,7 @@ _EVERYTHING: Final = {"verb": "*", "group": "*", "resource": "*"}
 _T = TypeVar("_T")
 
 
-def ask(fleet: ByoFleetPlan) -> ClusterAnswers:
+def ask(fleet: ExistingFleetPlan) -> ClusterAnswers:
     """Raises CannotAsk if the cluster of the stack's context does not answer."""
     assert fleet.cluster is not None
     try:

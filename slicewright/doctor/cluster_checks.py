@@ -8,7 +8,7 @@ from typing import Final
 
 from apis.names import NAMESPACE
 from infra import spec, values
-from infra.plan import AdapterPlan, ByoFleetPlan, ByoPoolPlan, KedaPlan
+from infra.plan import AdapterPlan, ExistingFleetPlan, ExistingPoolPlan, KedaPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 _STARTUP_POLICIES: Final = (1, 36)
@@ -73,14 +73,14 @@ class ClusterAnswers:
     """The existing ones of `wanted_apis` -> the namespace of the server."""
 
 
-def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
+def wanted_namespaces(fleet: ExistingFleetPlan) -> Mapping[str, str]:
     """Namespaces that the stack creates -> the remedy if one exists already."""
     look = "see what is in it (kubectl get all -n {0}), and delete it"
     found = {NAMESPACE: look.format(NAMESPACE)}
     if not fleet.operator.existing:
         found[fleet.operator.namespace] = "write another gpu_operator.namespace"
     if fleet.monitoring is not None:
-        asked = fleet.monitoring.asked
+        asked = fleet.monitoring.settings
         if isinstance(asked, spec.PrometheusStack) and asked.create_namespace:
             found[asked.namespace] = (
                 "write monitoring: {create_namespace: false}, or another namespace"
@@ -88,15 +88,17 @@ def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
     if isinstance(fleet.pod_autoscaling, KedaPlan) and not fleet.pod_autoscaling.existing:
         found[fleet.pod_autoscaling.namespace] = "write another pod_autoscaling.namespace"
     for one in fleet.deployments:
-        if one.asked.create_namespace and one.asked.namespace != "default":
-            found[one.asked.namespace] = "set create_namespace: false for its workloads"
+        if one.workload.create_namespace and one.workload.namespace != "default":
+            found[one.workload.namespace] = "set create_namespace: false for its workloads"
     return found
 
 
-def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
+def wanted_definitions(fleet: ExistingFleetPlan) -> Mapping[str, str]:
     """CustomResourceDefinitions that must exist -> the key of the stack file that requires them."""
     found: dict[str, str] = {}
-    if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, spec.ExistingPrometheus):
+    if fleet.monitoring is not None and isinstance(
+        fleet.monitoring.settings, spec.ExistingPrometheus
+    ):
         found[_MONITORS] = "monitoring.prometheus: existing"
     if isinstance(fleet.pod_autoscaling, KedaPlan) and fleet.pod_autoscaling.existing:
         found[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"
@@ -105,7 +107,7 @@ def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
     return found
 
 
-def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
+def wanted_apis(fleet: ExistingFleetPlan) -> Mapping[str, str | None]:
     """APIServices of metrics -> the namespace of the server that the stack creates.
 
     None: the cluster must already have the server.
@@ -120,7 +122,7 @@ def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
 
 
 def findings(
-    fleet: ByoFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
+    fleet: ExistingFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
     """owned: existing namespace -> whether the stack's state has it."""
     yield from _version(fleet, answers.version)
@@ -135,7 +137,7 @@ def findings(
     yield from _apis(fleet, answers.apis)
 
 
-def _version(fleet: ByoFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
+def _version(fleet: ExistingFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
     asked, found = "Kubernetes", ".".join(map(str, version))
     if version < values.OLDEST_KUBERNETES:
         needed = ".".join(map(str, values.OLDEST_KUBERNETES))
@@ -170,13 +172,13 @@ def _administrator(answers: ClusterAnswers) -> Finding:
     )
 
 
-def _nodes(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
+def _nodes(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
     if isinstance(answer, NotAnswered):
         yield not_asked("nodes", answer)
         return
     pools_of: dict[str, list[str]] = {}
     for pool in fleet.pools:
-        selected = [n for n in answer if pool.select.items() <= n.labels.items()]
+        selected = [n for n in answer if pool.settings.select.items() <= n.labels.items()]
         for node in selected:
             pools_of.setdefault(node.name, []).append(pool.name)
         yield _of_pool(pool, selected)
@@ -189,8 +191,8 @@ def _nodes(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
             )
 
 
-def _of_pool(pool: ByoPoolPlan, selected: list[Node]) -> Finding:
-    labels = ",".join(f"{k}={v}" for k, v in pool.select.items())
+def _of_pool(pool: ExistingPoolPlan, selected: list[Node]) -> Finding:
+    labels = ",".join(f"{k}={v}" for k, v in pool.settings.select.items())
     asked = f"nodes of pool {pool.name} ({labels})"
     ready = [node for node in selected if node.ready]
     if len(ready) < pool.nodes.min:
@@ -212,7 +214,7 @@ def _of_pool(pool: ByoPoolPlan, selected: list[Node]) -> Finding:
 
 
 def _operator(
-    fleet: ByoFleetPlan, answer: Answer[tuple[GpuOperator, ...]], owned: Mapping[str, Owned]
+    fleet: ExistingFleetPlan, answer: Answer[tuple[GpuOperator, ...]], owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
     asked = "GPU operator"
     if isinstance(answer, NotAnswered):
@@ -246,7 +248,7 @@ def _operator(
         )
 
 
-def _place(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
+def _place(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
     """Checks that pods without GPUs find a node.
 
     Otherwise `up` would wait silently for their Deployment, for ten minutes.
@@ -296,7 +298,7 @@ def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
 
 
 def _feature_discovery(
-    fleet: ByoFleetPlan, answer: Answer[tuple[DaemonSet, ...]]
+    fleet: ExistingFleetPlan, answer: Answer[tuple[DaemonSet, ...]]
 ) -> Iterator[Finding]:
     """Source: NVIDIA GPU operator docs, "Prerequisites": it must not be deployed twice."""
     if isinstance(answer, NotAnswered) or fleet.operator.existing:
@@ -326,7 +328,7 @@ def _feature_discovery(
 
 
 def _namespaces(
-    fleet: ByoFleetPlan, answer: Answer[frozenset[str]], owned: Mapping[str, Owned]
+    fleet: ExistingFleetPlan, answer: Answer[frozenset[str]], owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
     if isinstance(answer, NotAnswered):
         yield not_asked("namespaces", answer)
@@ -349,7 +351,7 @@ def _unknown(owned: Owned | None) -> str:
     return "; if this stack made it, go on: its state cannot be read" if owned == "unknown" else ""
 
 
-def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
+def _definitions(fleet: ExistingFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
     for name, key in wanted_definitions(fleet).items():
         asked = f"CustomResourceDefinition {name}"
         if isinstance(answer, NotAnswered):
@@ -365,7 +367,7 @@ def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterato
             )
 
 
-def _apis(fleet: ByoFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Finding]:
+def _apis(fleet: ExistingFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Finding]:
     for name, ours in wanted_apis(fleet).items():
         asked = f"APIService {name}"
         if isinstance(answer, NotAnswered):

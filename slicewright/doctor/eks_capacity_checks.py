@@ -40,7 +40,7 @@ def reservations_needed(fleet: EksFleetPlan) -> Mapping[str, tuple[EksPoolPlan, 
     """ID, or ARN of a resource group -> the pools whose launch template targets it."""
     found: dict[str, tuple[EksPoolPlan, ...]] = {}
     for pool in fleet.pools:
-        reserved = pool.template.reserved if pool.template else None
+        reserved = pool.settings.template.reserved if pool.settings.template else None
         if reserved is not None and (name := reserved.reservation or reserved.group):
             found[name] = (*found.get(name, ()), pool)
     return found
@@ -52,8 +52,8 @@ def keys_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
     if fleet.cluster.secrets_key is not None:
         found[fleet.cluster.secrets_key] = "cluster.secrets_key"
     for pool in fleet.pools:
-        if pool.template is not None and pool.template.kms_key is not None:
-            found.setdefault(pool.template.kms_key, f"disk.kms_key of pool {pool.name}")
+        if pool.settings.template is not None and pool.settings.template.kms_key is not None:
+            found.setdefault(pool.settings.template.kms_key, f"disk.kms_key of pool {pool.name}")
     return found
 
 
@@ -85,14 +85,14 @@ def _of_pool(
     region: str,
 ) -> Iterator[Finding]:
     """Explains why the pool cannot use the reservation, or any reservation of a group."""
-    wants_block = isinstance(pool.capacity, CapacityBlock)
+    wants_block = isinstance(pool.settings.capacity, CapacityBlock)
     what = f"{asked} for pool {pool.name}"
-    same_type = [one for one in there if one.instance_type in pool.machine_types]
+    same_type = [one for one in there if one.instance_type in pool.settings.machine_types]
     if not same_type:
         types = ", ".join(sorted({one.instance_type for one in there})) or "nothing"
         yield fails(
             what,
-            f"is of {types}, and the pool's nodes are {', '.join(pool.machine_types)}",
+            f"is of {types}, and the pool's nodes are {', '.join(pool.settings.machine_types)}",
             "name a reservation of that type, or change machine_type",
         )
         return
@@ -117,9 +117,9 @@ def _of_pool(
         )
         return
     having = {zone for one in active for zone in (one.zone, one.zone_id)}
-    lacking = [zone for zone in pool.zones if zone not in having]
+    lacking = [zone for zone in pool.settings.zones if zone not in having]
     if lacking:
-        by_id = catalog.is_zone_id(pool.zones[0])
+        by_id = catalog.is_zone_id(pool.settings.zones[0])
         there_in = ", ".join(sorted({one.zone_id if by_id else one.zone for one in active}))
         yield fails(
             what,
@@ -139,7 +139,8 @@ def _counted(
     usable = [
         one
         for one in there
-        if one.state == "active" and any(one.instance_type in p.machine_types for p in pools)
+        if one.state == "active"
+        and any(one.instance_type in p.settings.machine_types for p in pools)
     ]
     needed = sum(pool.nodes.max for pool in pools)
     total, available = sum(o.total for o in usable), sum(o.available for o in usable)
@@ -194,5 +195,5 @@ def _show(name: str, region: str) -> str:
 def _list_active(region: str, pool: EksPoolPlan) -> str:
     return (
         "aws ec2 describe-capacity-reservations --filters Name=state,Values=active "
-        f"Name=instance-type,Values={','.join(pool.machine_types)} --region {region}"
+        f"Name=instance-type,Values={','.join(pool.settings.machine_types)} --region {region}"
     )

@@ -113,7 +113,7 @@ def not_enabled(identity: Identity, why: str) -> AwsAnswers:
 
 def machine_types(fleet: EksFleetPlan) -> tuple[str, ...]:
     """The plan's machine types, each once, sorted."""
-    of_pools = (name for pool in fleet.pools for name in pool.machine_types)
+    of_pools = (name for pool in fleet.pools for name in pool.settings.machine_types)
     return tuple(sorted({fleet.system.machine_type, *of_pools}))
 
 
@@ -212,7 +212,7 @@ def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Fi
 
 def _offered(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
     needs = [(fleet.system.machine_type, fleet.system.zones, "the system pool")]
-    needs += [(p.machine.name, p.zones, f"pool {p.name}") for p in fleet.pools]
+    needs += [(p.settings.machine.name, p.settings.zones, f"pool {p.name}") for p in fleet.pools]
     for machine, zones, user in needs:
         asked = f"{machine} for {user}"
         if isinstance(answers.offered, NotAnswered):
@@ -255,6 +255,6 @@ def _users(fleet: EksFleetPlan) -> Mapping[str, str]:
     for zone in fleet.system.zones:
         found.setdefault(zone, "the system pool")
     for pool in fleet.pools:
-        for zone in pool.zones:
+        for zone in pool.settings.zones:
             found.setdefault(zone, f"pool {pool.name}")
     return found

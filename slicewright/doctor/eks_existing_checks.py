@@ -151,13 +151,14 @@ def _version(fleet: EksFleetPlan, version: str, asked: str) -> Iterator[Finding]
     wrong = [
         pool
         for pool in fleet.pools
-        if pool.release_version is not None and not pool.release_version.startswith(f"{version}.")
+        if pool.settings.release_version is not None
+        and not pool.settings.release_version.startswith(f"{version}.")
     ]
     for pool in wrong:
         yield fails(
             f"Kubernetes of {asked}",
-            f"{version}, and the machine image {pool.release_version} of pool {pool.name} is not "
-            "for it",
+            f"{version}, and the machine image {pool.settings.release_version} of pool {pool.name} "
+            "is not for it",
             f"write a release of {version} as release_version, or leave it out",
         )
     if not wrong:
@@ -193,7 +194,11 @@ def _monitored(fleet: EksFleetPlan, there: Answer[bool]) -> Iterator[Finding]:
     Without rules EKS still repairs nodes that are not Ready. Source: EKS user guide, enable node
     auto repair.
     """
-    pools = [p.name for p in fleet.pools if p.repair and p.repair.enabled and p.repair.rules]
+    pools = [
+        p.name
+        for p in fleet.pools
+        if p.settings.repair and p.settings.repair.enabled and p.settings.repair.rules
+    ]
     if not pools:
         return
     name, region = fleet.cluster.name, fleet.cluster.region

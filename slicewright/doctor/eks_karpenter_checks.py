@@ -25,7 +25,7 @@ class KarpenterAnswers:
 
 
 def needs_spot_role(fleet: EksFleetPlan) -> bool:
-    return any(pool.spot for pool in fleet.karpenter_pools)
+    return any(pool.settings.spot for pool in fleet.karpenter_pools)
 
 
 def queue_needed(fleet: EksFleetPlan) -> str | None:

@@ -101,9 +101,9 @@ def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
     system = fleet.system
     used = [(system.machine, system.nodes.max, False)]
     used += [
-        (_largest(pool), pool.nodes.max, isinstance(pool.capacity, Spot))
+        (_largest(pool), pool.nodes.max, isinstance(pool.settings.capacity, Spot))
         for pool in fleet.pools
-        if not isinstance(pool.capacity, CapacityBlock)
+        if not isinstance(pool.settings.capacity, CapacityBlock)
     ]
     for machine, nodes, spot in used:
         code = quota_of(machine.name, spot=spot)
@@ -161,7 +161,9 @@ def groups_finding(
 
 def _largest(pool: EksPoolPlan) -> Machine:
     """The machine type that gives the pool's nodes the most vCPU."""
-    return max((pool.machine, *pool.other_machines), key=lambda machine: machine.vcpus)
+    return max(
+        (pool.settings.machine, *pool.settings.other_machines), key=lambda machine: machine.vcpus
+    )
 
 
 def _vcpus(fleet: EksFleetPlan, answers: QuotaAnswers, *, made: bool) -> Iterator[Finding]:

@@ -61,9 +61,9 @@ def images_needed(fleet: EksFleetPlan) -> Mapping[str, Image]:
     Bottlerocket images are left out: AWS lists them elsewhere.
     """
     return {
-        pool.name: _image(pool, pool.release_version)
+        pool.name: _image(pool, pool.settings.release_version)
         for pool in fleet.pools
-        if pool.release_version is not None and not pool.bottlerocket
+        if pool.settings.release_version is not None and not pool.settings.bottlerocket
     }
 
 
@@ -71,7 +71,7 @@ def _image(pool: EksPoolPlan, release: str) -> Image:
     kubernetes, _, day = release.partition("-")
     return Image(
         version=".".join(kubernetes.split(".")[:2]),
-        architecture="arm64" if "_ARM_64_" in pool.ami_type else "x86_64",
+        architecture="arm64" if "_ARM_64_" in pool.settings.ami_type else "x86_64",
         day=day,
     )
 
@@ -131,7 +131,7 @@ def _addon(asked: str, addon: EksAddonPlan, found: AddonVersions) -> Finding:
 def image_findings(
     fleet: EksFleetPlan, answers: Mapping[Image, Answer[Releases]]
 ) -> Iterator[Finding]:
-    wanted = {pool.name: pool.release_version for pool in fleet.pools}
+    wanted = {pool.name: pool.settings.release_version for pool in fleet.pools}
     for name, image in images_needed(fleet).items():
         asked = f"machine image {wanted[name]} ({image.architecture}) of pool {name}"
         match answers[image]:

@@ -50,11 +50,14 @@ def reservations_needed(
     """The reservations that pools name, each with its pools. project: the cluster's project."""
     found: dict[ReservationPath, tuple[GkePoolPlan, ...]] = {}
     for pool in fleet.pools:
-        if not isinstance(pool.capacity, Reservation) or pool.capacity.reservation is None:
+        if (
+            not isinstance(pool.settings.capacity, Reservation)
+            or pool.settings.capacity.reservation is None
+        ):
             continue
-        name = _NAME.match(pool.capacity.reservation)
+        name = _NAME.match(pool.settings.capacity.reservation)
         assert name is not None
-        for zone in pool.zones:
+        for zone in pool.settings.zones:
             path = ReservationPath(project=name[1] or project, zone=zone, name=name[2])
             found[path] = (*found.get(path, ()), pool)
     return dict(sorted(found.items()))
@@ -111,7 +114,7 @@ def _fit(
         return
     if problems:
         return
-    needed = sum(-(-pool.nodes.max // len(pool.zones)) for pool in pools)
+    needed = sum(-(-pool.nodes.max // len(pool.settings.zones)) for pool in pools)
     # Machines of this stack are both part of those in use and part of those needed.
     free = there.count - (0 if owned == "yes" else there.in_use)
     said = (
@@ -131,17 +134,17 @@ def _fit(
 
 def _of_pool(pool: GkePoolPlan, there: Reserved) -> Iterator[tuple[str, str]]:
     """Yields the reasons why the pool cannot use the reservation, each with its remedy."""
-    if there.machine_type != pool.machine.name:
+    if there.machine_type != pool.settings.machine.name:
         yield (
             f"is of {there.machine_type}, and the nodes of pool {pool.name} are "
-            f"{pool.machine.name}",
+            f"{pool.settings.machine.name}",
             "name a reservation of that type, or change machine_type",
         )
-    elif there.gpus is not None and there.gpus != (pool.accelerator, pool.gpu_count):
+    elif there.gpus is not None and there.gpus != (pool.settings.accelerator, pool.gpu_count):
         kind, count = there.gpus
         yield (
             f"is of machines with {count} {kind}, and the nodes of pool {pool.name} have "
-            f"{pool.gpu_count} {pool.accelerator}",
+            f"{pool.gpu_count} {pool.settings.accelerator}",
             "name a reservation of machines with the same GPUs",
         )
     if not there.specific:

@@ -77,7 +77,9 @@ def machines_needed(fleet: GkeFleetPlan) -> tuple[tuple[str, str], ...]:
     """The plan's pairs of zone and machine type, each once, sorted."""
     system = fleet.system
     pairs = {(zone, system.machine_type) for zone in system.zones} if system else set()
-    pairs |= {(zone, pool.machine.name) for pool in fleet.pools for zone in pool.zones}
+    pairs |= {
+        (zone, pool.settings.machine.name) for pool in fleet.pools for zone in pool.settings.zones
+    }
     return tuple(sorted(pairs))
 
 

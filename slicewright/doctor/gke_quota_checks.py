@@ -61,14 +61,14 @@ def quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
             needed["CPUS"] += system.machine.vcpus * system.nodes.max
     for pool in fleet.pools:
         nodes = pool.nodes.max
-        needed[_DISKS[pool.disk.type]] += pool.disk.size_gb * nodes
-        if isinstance(pool.capacity, Reservation):
+        needed[_DISKS[pool.settings.disk.type]] += pool.settings.disk.size_gb * nodes
+        if isinstance(pool.settings.capacity, Reservation):
             continue
-        preemptible = isinstance(pool.capacity, Spot | FlexStart | Queued)
-        metric = _GPUS.get(pool.accelerator, pool.accelerator)
+        preemptible = isinstance(pool.settings.capacity, Spot | FlexStart | Queued)
+        metric = _GPUS.get(pool.settings.accelerator, pool.settings.accelerator)
         needed[f"PREEMPTIBLE_{metric}" if preemptible else metric] += pool.gpu_count * nodes
-        if pool.machine.name.startswith(_SHARED_CPUS) and not preemptible:
-            needed["CPUS"] += pool.machine.vcpus * nodes
+        if pool.settings.machine.name.startswith(_SHARED_CPUS) and not preemptible:
+            needed["CPUS"] += pool.settings.machine.vcpus * nodes
     if not fleet.cluster.existing and not fleet.cluster.private_nodes:
         needed["IN_USE_ADDRESSES"] += _nodes(fleet)
     return {metric: n for metric, n in needed.items() if n}
@@ -81,9 +81,9 @@ def project_quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
     if (system := fleet.system) is not None:
         machines.append((system.machine, system.nodes.max))
     for pool in fleet.pools:
-        if isinstance(pool.capacity, Reservation):
+        if isinstance(pool.settings.capacity, Reservation):
             continue
-        machines.append((pool.machine, pool.nodes.max))
+        machines.append((pool.settings.machine, pool.nodes.max))
         needed["GPUS_ALL_REGIONS"] += pool.gpu_count * pool.nodes.max
     needed["CPUS_ALL_REGIONS"] = sum(machine.vcpus * nodes for machine, nodes in machines)
     own = not fleet.cluster.existing and fleet.cluster.network is None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apis.image_names import short
-from infra.plan import ByoFleetPlan, FleetPlan
+from infra.plan import ExistingFleetPlan, FleetPlan
 from infra.plan.images.stack_images import StackImages, stack_images
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
 
@@ -70,13 +70,13 @@ def _login(of: StackImages) -> str:
 
 
 def _architectures(fleet: FleetPlan, key: str) -> frozenset[str]:
-    if isinstance(fleet, ByoFleetPlan):
+    if isinstance(fleet, ExistingFleetPlan):
         return frozenset()
-    pools = {pool.name: pool.machine.architecture for pool in fleet.pools}
+    pools = {pool.name: pool.settings.machine.architecture for pool in fleet.pools}
     if key == _OWN:
         system = {fleet.system.machine.architecture} if fleet.system else set()
         return frozenset({*pools.values(), *system})
     for one in fleet.deployments:
         if key == f"workloads.{one.name}.image":
-            return frozenset({pools[one.asked.pool]})
+            return frozenset({pools[one.workload.pool]})
     return frozenset({fleet.system.machine.architecture} if fleet.system else ())

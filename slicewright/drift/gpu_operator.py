@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from infra import values
-from infra.plan import ByoFleetPlan, FleetPlan
+from infra.plan import ExistingFleetPlan, FleetPlan
 from infra.spec import GpuOperator
 from slicewright.drift.findings import Between, Finding
 from slicewright.live.objects import UnreadObject
@@ -104,7 +104,7 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
         yield _finding(where, "is not there", _made_again(fleet))
         return
     files = values.operator_files(fleet)
-    if isinstance(fleet, ByoFleetPlan) and is_adopted(fleet):
+    if isinstance(fleet, ExistingFleetPlan) and is_adopted(fleet):
         wrong = values.mismatches(installed.policy, fleet, files)
     else:
         wrong = values.changed_settings(installed.policy, fleet, files)

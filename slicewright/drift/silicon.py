@@ -105,7 +105,7 @@ def _again(reason: str, node: Node, pool: PoolPlan, fleet: FleetPlan) -> str:
     if reason not in _PARTITIONS:
         return ""
     name = shlex.quote(node.name)
-    if pool.mig_config is not None and fleet.operator is not None:
+    if pool.offer.mig_config is not None and fleet.operator is not None:
         namespace = shlex.quote(fleet.operator.namespace)
         # mig-manager compares the GPUs with the node's label when it starts, and never later.
         return (

@@ -148,10 +148,10 @@ def coming(
 def _rolls(planned: plan.PoolPlan, pool: Pool) -> bool:
     if planned.driver_version not in (None, pool.driver):
         return True
-    if planned.mig_config is None or planned.mig_config == pool.mig_config:
+    if planned.offer.mig_config is None or planned.offer.mig_config == pool.mig_config:
         return False
     # If the pool's change is undone, the same stack file as before changes nothing.
-    return pool.declared is None or planned.mig_config != pool.declared.mig_config
+    return pool.declared is None or planned.offer.mig_config != pool.declared.mig_config
 
 
 def _shrinks(planned: plan.PoolPlan, members: Sequence[Node]) -> bool:
@@ -166,9 +166,9 @@ def _rolling(
     driver = (planned.driver_version or "") if other else ""
     after = replace(
         pool,
-        mig_config=planned.mig_config,
+        mig_config=planned.offer.mig_config,
         driver=planned.driver_version,
-        layout_hash=planned.layout_hash,
+        layout_hash=planned.offer.layout_hash,
         declared=None,
         desired_state_annotation="",
         policy=policy,
@@ -190,7 +190,7 @@ def _rolling(
     return Rolling(
         pool=pool.name,
         before=pool.mig_config or "",
-        after=planned.mig_config or "",
+        after=planned.offer.mig_config or "",
         waves=ahead.waves,
         later=ahead.later,
         blocked=ahead.blocked,

@@ -66,14 +66,14 @@ def _field(change: plan.Change) -> str:
 
 
 def cost(fleets: Fleets) -> str:
-    if isinstance(fleets.after, plan.ByoFleetPlan):
+    if isinstance(fleets.after, plan.ExistingFleetPlan):
         return ""
     after = prices.fleet_cost(fleets.after)
     if not after.priced:
         return ""
     lines = [f"### Cost\n\n{_range(after)}"]
     before = fleets.before
-    if before is not None and not isinstance(before, plan.ByoFleetPlan):
+    if before is not None and not isinstance(before, plan.ExistingFleetPlan):
         old = prices.fleet_cost(before)
         if old.priced:
             lines = [f"### Cost\n\n{_range(old)} → {_range(after)}{_difference(old, after)}"]

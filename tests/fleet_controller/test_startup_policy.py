@@ -10,7 +10,7 @@ import pytest
 
 from apis import names
 from infra import plan, spec, values
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import Client
 from kubeapi.client import path_of
 
@@ -38,7 +38,7 @@ BOTH = {"example.org/rack": "7", "example.org/odd": "x"}
 @pytest.fixture(scope="module")
 def policy(api_server: Any) -> Iterator[None]:
     fleet = plan.read(json.dumps(STACK), spec.Source("test", STACK))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     made = list(
         zip(
             values.startup_policy(fleet.pools),

@@ -100,7 +100,7 @@ class Applied(pulumi.runtime.Mocks):
                 google = pulumi_gcp.Provider("gcp", project=PROJECT, region=fleet.cluster.region)
                 GkeCluster("gke", fleet, project=PROJECT, provider=google)
 
-        region = fleet.cluster.region if not isinstance(fleet, plan.ByoFleetPlan) else ""
+        region = fleet.cluster.region if not isinstance(fleet, plan.ExistingFleetPlan) else ""
         for name, provider in self.providers.items():
             settings = {f"{name}:config:region": region, f"{name}:config:project": PROJECT}
             provider.configure(ConfigureRequest(variables=settings))

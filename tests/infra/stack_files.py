@@ -108,7 +108,7 @@ def joining(draw: st.DrawFn, cloud: Cloud) -> tuple[dict[str, Any], dict[str, An
     if not isinstance(there, plan.EksFleetPlan):
         return raw, joined
     # Nodes join it in the subnets that it has.
-    zones = {zone for pool in there.pools for zone in pool.zones}
+    zones = {zone for pool in there.pools for zone in pool.settings.zones}
     name = {key: raw["cluster"][key] for key in ("name", "region")}
     name["zones"] = sorted({*zones, *there.cluster.zones, *there.system.zones})
     kept = ("machine_type", "zones", "capacity")
@@ -161,7 +161,7 @@ def _minor(raw: Mapping[str, Any]) -> int:
 
 def _planned(raw: Mapping[str, Any]) -> plan.GkeFleetPlan | plan.EksFleetPlan:
     fleet = plan.read(json.dumps(raw), spec.Source("drawn", raw))
-    assert not isinstance(fleet, plan.ByoFleetPlan)
+    assert not isinstance(fleet, plan.ExistingFleetPlan)
     return fleet
 
 
@@ -182,7 +182,10 @@ def accepted(raw: dict[str, Any]) -> dict[str, Any]:
         assume(rounds <= _ROUNDS and all(_taken_out(raw, one.path) for one in problems))
     for pool in _planned(raw).pools:
         # Google has machine types before the catalog does: `check` only notes that one is new.
-        assume(pool.machine.zones is None or {*pool.zones} <= {*pool.machine.zones})
+        assume(
+            pool.settings.machine.zones is None
+            or {*pool.settings.zones} <= {*pool.settings.machine.zones}
+        )
     return raw
 
 

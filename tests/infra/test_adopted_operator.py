@@ -16,7 +16,7 @@ import yaml
 
 from apis.names import STARTUP_TAINT_KEY
 from infra import plan, spec, values
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from tests.recorder import Made, recorded
 
 FLEET = """\
@@ -32,13 +32,13 @@ node_pools:
 """
 
 
-def planned(text: str = FLEET) -> ByoFleetPlan:
+def planned(text: str = FLEET) -> ExistingFleetPlan:
     fleet = plan.read(json.dumps(yaml.safe_load(text)), spec.Source("test", yaml.safe_load(text)))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     return fleet
 
 
-def fitting(fleet: ByoFleetPlan) -> dict[str, Any]:
+def fitting(fleet: ExistingFleetPlan) -> dict[str, Any]:
     """The spec of a ClusterPolicy that serves the fleet."""
     files = values.operator_files(fleet)
     assert files.plugin_configs is not None
@@ -67,7 +67,7 @@ def merged(into: Any, patch: Any) -> Any:
     return found
 
 
-def wrong(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> set[str]:
+def wrong(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> set[str]:
     return {m.field for m in values.mismatches(policy, fleet, values.operator_files(fleet))}
 
 

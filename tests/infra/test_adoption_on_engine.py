@@ -65,7 +65,7 @@ def stack(
 
 def adopting(fleet: dict[str, Any], preview: Path, *names: str) -> dict[str, Any]:
     planned = plan.read(json.dumps(fleet), spec.Source("fleet.json", fleet))
-    assert not isinstance(planned, plan.ByoFleetPlan)
+    assert not isinstance(planned, plan.ExistingFleetPlan)
     text = preview.read_text()
     return values.import_file(planned, "slicewright-test", json.loads(text), names)
 

@@ -35,13 +35,13 @@ def account(fleet: plan.FleetPlan) -> Mapping[str, Any]:
     reservations = {}
     if isinstance(fleet, plan.EksFleetPlan):
         for pool in fleet.pools:
-            if reserved := getattr(pool.capacity, "reservation", None):
+            if reserved := getattr(pool.settings.capacity, "reservation", None):
                 reservations[reserved] = {
-                    "instance_type": pool.machine.name,
-                    "zone": pool.zones[0],
+                    "instance_type": pool.settings.machine.name,
+                    "zone": pool.settings.zones[0],
                     "count": 99,
                     "kind": "capacity-block"
-                    if pool.capacity.mode == "capacity-block"
+                    if pool.settings.capacity.mode == "capacity-block"
                     else "default",
                 }
     return {

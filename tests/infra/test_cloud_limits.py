@@ -86,7 +86,7 @@ LONG_LABELS = str({f"l{i:059}": "v" * 60 for i in range(8)} | {"l": "v" * 60})
         (
             gke(A100) + "system_pool: {zones: [us-central1-a, us-central1-b], "
             "nodes: {min: 1, max: 1}}\n",
-            "system_pool.nodes.max: GKE creates as many nodes in one zone as in another",
+            "system_pool.nodes.max: GKE creates the same number of nodes in each zone",
         ),
         (
             _and(gke(A100).replace("count: 1", "count: 512"), "min: 0, max: 512"),
@@ -96,18 +96,19 @@ LONG_LABELS = str({f"l{i:059}": "v" * 60 for i in range(8)} | {"l": "v" * 60})
             gke(f"{A100}, max_pods_per_node: 16", zone="us-central1-a, us-central1-b, "
                 "us-central1-c, us-central1-f").replace("count: 1", "min: 0, max: 4000")
             + "system_pool: {nodes: {min: 1, max: 100}}\n",
-            "4100 nodes at their most: the network that the stack makes has 4092",
+            "pools may have 4100 nodes, and the network that the stack creates has 4092",
         ),
         (gke(A100).replace("main,", 'main, version: "9.9",'), "9.9 is not a Kubernetes version"),
         (
             EKS.format(pool="labels: {}").replace("count: 1", "count: 4091"),
-            "4092 nodes in us-west-2a at their most: the subnet that the stack makes there has",
+            "pools may have 4092 nodes in us-west-2a, and the subnet that the stack creates "
+            "there has",
         ),
         (EKS.format(pool=f"taints: {_many('taints', 49)}"), "49 taints and slicewright's 2 "),
         (EKS.format(pool="labels: {eks.amazonaws.com/x: y}"), "EKS refuses labels with a kubern"),
     ],
 )  # fmt: skip
-def test_what_a_cloud_refuses_is_refused(
+def test_values_beyond_a_clouds_limits_are_refused(
     broken: Callable[[str], str], fleet: str, said: str
 ) -> None:
     refused = broken(fleet)
@@ -128,7 +129,7 @@ def test_what_a_cloud_refuses_is_refused(
         EKS.format(pool="labels: {}").replace("us-west-2", "eu-south-1"),
     ],
 )
-def test_what_is_newer_than_the_record_of_the_clouds_can_be_accepted(
+def test_values_newer_than_the_catalog_can_be_accepted(
     broken: Callable[[str], str], fleet: str
 ) -> None:
     refused = broken(fleet)
@@ -187,9 +188,7 @@ def test_the_addresses_that_the_cni_keeps_are_reported(nodes: str, addons: str, 
         (1, 450, None),
     ],
 )
-def test_what_eks_gives_only_when_it_is_asked_is_shown(
-    pools: int, nodes: int, said: str | None
-) -> None:
+def test_a_note_names_quotas_that_must_be_raised(pools: int, nodes: int, said: str | None) -> None:
     raw: Any = yaml.safe_load(EKS.format(pool="labels: {}"))
     (pool,) = raw["node_pools"]
     raw["node_pools"] = [{**pool, "name": f"p{i}", "nodes": {"count": nodes}} for i in range(pools)]
@@ -204,13 +203,13 @@ def test_the_nodes_that_a_pool_has_more_at_first_are_reported() -> None:
         gke(A100, zone="us-central1-a, us-central1-b").replace("count: 1", "min: 3, max: 4")
     )
     made = plan.read(json.dumps(raw), spec.Source("x", raw))
-    (said,) = (note for note in plan.notes(made) if "begins with" in note)
-    assert said.startswith("pool a: begins with 4 nodes, as many in one zone as in another")
+    (said,) = (note for note in plan.notes(made) if "starts with" in note)
+    assert said.startswith("pool a: starts with 4 nodes, the same number in each zone")
 
 
 def test_the_zones_of_an_unlisted_region_are_not_guessed(broken: Callable[[str], str]) -> None:
     fleet = gke(A100, location="us-north9", zone="us-north9-a")
-    assert "system_pool.zones: is missing" in broken(f"{fleet}allow_unlisted: true\n")
+    assert "system_pool.zones: is required" in broken(f"{fleet}allow_unlisted: true\n")
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_nothing_in_the_cluster_is_made_before_the_entries_or_outlives_them(
     [
         (
             f"{{entries: [{{principal: '{ML}', {ALL}}}, {{principal: '{ML}', groups: [g]}}]}}",
-            "has an entry already, entries[0], and EKS allows one",
+            "already has an entry, entries[0]: EKS allows one per principal",
         ),
         (
             f"{{entries: [{{principal: 'arn:aws:sts::111122223333:assumed-role/ml/me', {ALL}}}]}}",
@@ -149,7 +149,7 @@ def test_nothing_in_the_cluster_is_made_before_the_entries_or_outlives_them(
         (
             f"{{entries: [{{principal: '{ML}', policies: [{{name: AmazonEKSEditPolicy, namespaces: "
             "[a]}, {name: AmazonEKSEditPolicy, namespaces: [b]}]}]}",
-            "is there twice, and EKS associates a policy with an entry once",
+            "is listed twice: EKS associates a policy with an entry once",
         ),
         (f"{{entries: [{{principal: '{ML}', policies: [{{name: AmazonEKSRoot}}]}}]}}", "AmazonEKS"),
         ("{creator_admin: false}", "the cluster would have no administrator, not even `pulumi up`"),
@@ -160,7 +160,7 @@ def test_nothing_in_the_cluster_is_made_before_the_entries_or_outlives_them(
         ),
     ],
 )
-def test_what_eks_would_refuse_is_refused(
+def test_access_entries_that_eks_refuses_are_refused(
     broken: Callable[[str], str], access: str, said: str
 ) -> None:
     refused = " ".join(broken(written(access)).split())
@@ -168,7 +168,7 @@ def test_what_eks_would_refuse_is_refused(
     assert " 1 problem," in refused
 
 
-def test_an_existing_cluster_gets_entries_and_keeps_its_own(
+def test_an_existing_cluster_keeps_its_access_entries_and_gets_more(
     broken: Callable[[str], str], record_cloud: Record
 ) -> None:
     existing = ", existing: true"
@@ -179,7 +179,7 @@ def test_an_existing_cluster_gets_entries_and_keeps_its_own(
     assert "creator_admin: the cluster exists already" in refused
 
 
-def test_who_may_not_get_in_is_said_before() -> None:
+def test_a_note_says_who_cannot_reach_the_cluster() -> None:
     def notes(access: str) -> str:
         raw = yaml.safe_load(written(access))
         return "\n".join(plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw))))

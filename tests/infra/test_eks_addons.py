@@ -34,7 +34,7 @@ def notes(addons: str) -> tuple[str, ...]:
     return plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw)))
 
 
-def test_what_is_not_stated_is_not_asked_for(record_cloud: Record) -> None:
+def test_unstated_addons_are_not_requested(record_cloud: Record) -> None:
     found = made(record_cloud, "{}")
     assert set(found) == {"coredns", "kube-proxy", "vpc-cni"}
     assert not [a for a in found.values() if "addonVersion" in a]
@@ -88,7 +88,9 @@ def test_version_and_settings_are_those_of_the_file(record_cloud: Record) -> Non
         ("{coredns: {settings: 3}}", "cluster.addons.coredns.settings"),
     ],
 )
-def test_what_contradicts_is_refused(broken: Callable[[str], str], addons: str, said: str) -> None:
+def test_contradictory_addon_settings_are_refused(
+    broken: Callable[[str], str], addons: str, said: str
+) -> None:
     refused = broken(FLEET.format(addons=addons))
     assert said in refused
     assert "1 problem," in refused
@@ -139,7 +141,7 @@ def test_repair_of_gpus_needs_the_node_monitoring_agent() -> None:
     assert notes("{eks-node-monitoring-agent: {}}") == ()
 
 
-def test_an_existing_cluster_keeps_its_own(
+def test_an_existing_cluster_keeps_its_addons(
     broken: Callable[[str], str], record_cloud: Record
 ) -> None:
     existing = FLEET.replace(", version: '1.35'", ", existing: true")

@@ -57,12 +57,12 @@ def test_the_tags_say_what_a_node_offers_and_that_it_has_no_other_gpu(
     the pool can run (kubernetes/autoscaler, buildNodeFromTemplate).
     """
     (made,) = planned(**pool).pools
-    assert made.tags == {f"{PREFIX}{name}": count for name, count in resources.items()}
+    assert made.settings.tags == {f"{PREFIX}{name}": count for name, count in resources.items()}
 
 
 def test_a_pool_of_a_fixed_size_has_no_such_tags() -> None:
     (made,) = planned(nodes={"count": 2}, partition=CUT).pools
-    assert made.tags == {}
+    assert made.settings.tags == {}
 
 
 def test_the_plan_says_that_nothing_scales() -> None:

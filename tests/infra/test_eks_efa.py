@@ -96,7 +96,7 @@ def test_without_efa_a_template_names_no_interface(record_cloud: Record) -> None
         ),
         (
             written("p4d.24xlarge", "zones: [us-west-2b, us-west-2c]"),
-            "EFA's traffic does not leave the zone, and the pool is in several",
+            "EFA traffic stays within a zone, and the pool has several",
         ),
         (
             written("g6.8xlarge", "other_machine_types: [g6.xlarge]"),
@@ -104,7 +104,7 @@ def test_without_efa_a_template_names_no_interface(record_cloud: Record) -> None
         ),
     ],
 )
-def test_what_aws_would_refuse_is_refused(
+def test_efa_settings_that_aws_refuses_are_refused(
     broken: Callable[[str], str], text: str, said: str
 ) -> None:
     refused = broken(text)
@@ -112,10 +112,10 @@ def test_what_aws_would_refuse_is_refused(
     assert " 1 problem," in refused
 
 
-def test_who_hands_the_efas_to_pods_is_said_before() -> None:
+def test_a_note_says_who_gives_efas_to_pods() -> None:
     def notes(text: str) -> str:
         raw = yaml.safe_load(text)
         return "\n".join(plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw))))
 
-    assert "neither of which slicewright installs" in notes(written("p4d.24xlarge"))
+    assert "and slicewright installs neither" in notes(written("p4d.24xlarge"))
     assert "EFA" not in notes(written("p4d.24xlarge").replace("efa: true", "efa: false"))

@@ -183,7 +183,7 @@ def test_a_capacity_block_has_its_machine_type_in_the_template_only(record_cloud
         ("instance_store: raid10", "raid0"),
     ],
 )
-def test_what_aws_would_refuse_is_refused(
+def test_launch_template_settings_that_aws_refuses_are_refused(
     broken: Callable[[str], str], pool: str, said: str
 ) -> None:
     refused = broken(FLEET.format(pool=pool))
@@ -198,12 +198,12 @@ BLOCK = f"capacity: {{mode: capacity-block, reservation: {CR}}}"
     ("pool", "words"),
     [
         (f'disk: {{kms_key: "{KEY}"}}', "AWSServiceRoleForAutoScaling"),
-        ("capacity: reservation", "where no open reservation matches"),
+        ("capacity: reservation", "if no open reservation matches"),
         (BLOCK, "`pulumi up` needs nodes {min: 0, max: 1}"),
         (f"{BLOCK}, labels: {{}}", "EKS updates the pool only while it has no node"),
     ],
 )
-def test_what_else_it_needs_is_named_before(pool: str, words: str) -> None:
+def test_notes_name_further_needs_of_a_launch_template(pool: str, words: str) -> None:
     def notes(written: str) -> str:
         raw = yaml.safe_load(FLEET.format(pool=written))
         return "\n".join(plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw))))

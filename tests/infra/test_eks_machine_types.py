@@ -49,8 +49,8 @@ def test_on_demand_nodes_may_have_several_types_too() -> None:
     }
     found = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert isinstance(found, plan.EksFleetPlan)
-    assert found.pools[0].machine_types == ("g6.xlarge", "g6.2xlarge")
-    assert any("is EC2's choice" in note for note in plan.notes(found))
+    assert found.pools[0].settings.machine_types == ("g6.xlarge", "g6.2xlarge")
+    assert any("EC2 chooses each node's machine type" in note for note in plan.notes(found))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,10 @@ def test_on_demand_nodes_may_have_several_types_too() -> None:
         (fleet("[g6.2xlarg]"), "other_machine_types[0] (pool a): g6.2xlarg is not in the catalog"),
         (fleet("[g6.xlarge]"), "g6.xlarge is written twice"),
         (fleet("[g6.2xlarge, g6.2xlarge]"), "g6.2xlarge is written twice"),
-        (fleet("[gr6.4xlarge]", more="capacity: reservation"), "reservation is of one machine"),
+        (
+            fleet("[gr6.4xlarge]", more="capacity: reservation"),
+            "reservation covers a single machine",
+        ),
         (fleet("[p4de.24xlarge]", "p4d.24xlarge"), "p4de.24xlarge has 8 x A100-80"),
     ],
 )

@@ -27,7 +27,7 @@ def planned(network: str, more: str = "") -> plan.EksFleetPlan:
     return found
 
 
-def test_what_costs_money_is_stated() -> None:
+def test_a_note_names_nat_gateways_as_a_cost() -> None:
     (one,) = plan.notes(planned("private"))
     assert one.startswith("cluster c: a NAT gateway in us-west-2a: AWS bills each by the hour")
     (each,) = plan.notes(planned("{mode: private, nat_gateways: per-zone}"))
@@ -90,7 +90,7 @@ def test_nodes_go_to_private_subnets_where_a_zone_has_some() -> None:
     assert plan.of_cluster(cluster, there) == ["subnet-1", "subnet-2", "subnet-3"]
 
 
-def test_all_that_does_not_fit_is_said_at_once() -> None:
+def test_all_misfits_of_subnets_are_reported_at_once() -> None:
     cluster = planned("{mode: existing, subnets: [subnet-01234567]}").cluster
     first, second = plan.misfits(cluster, [subnet(1, "a"), subnet(4, "c", vpc="vpc-2")])
     assert "subnet-1 is in vpc-1, subnet-4 is in vpc-2" in first
@@ -108,7 +108,7 @@ def test_all_that_does_not_fit_is_said_at_once() -> None:
         ("{public_cidrs: [203.0.113.0/24]}", "write private: true beside it"),
         (
             "{private: true, public_cidrs: [203.0.113.0/24, 10.1.0.0/16]}",
-            "public_cidrs[1]: 10.1.0.0/16 is a range of private addresses",
+            "public_cidrs[1]: 10.1.0.0/16 is a private range",
         ),
         ("{private: true, public_cidrs: ['2001:db8::/32']}", "is a range of IPv6"),
         ("{private: true, public_cidrs: [203.0.113.7/24]}", "write it like 203.0.113.0/24"),
@@ -122,7 +122,7 @@ def test_an_endpoint_that_eks_refuses_or_nodes_do_not_reach_is_refused(
     assert "1 problem," in refused
 
 
-def test_what_a_private_endpoint_and_logs_mean_is_noted() -> None:
+def test_notes_explain_a_private_endpoint_and_logs() -> None:
     more = ", endpoint: {public: false, private: true}, logs: [audit]"
     reach, logs = plan.notes(planned("public", more))
     assert "`pulumi up` and kubectl must run where the VPC is reached" in reach
@@ -138,7 +138,7 @@ def test_the_key_of_secrets_is_given_to_the_cluster(record_cloud: Callable[..., 
     config = {"provider": {"keyArn": KEY}, "resources": ["secrets"]}
     assert cluster["encryptionConfig"] == config
     (note,) = plan.notes(planned("public", f", secrets_key: '{KEY}'"))
-    assert "when its secrets_key is deleted, nothing brings the cluster back" in note
+    assert "if its secrets_key is deleted, the cluster cannot be recovered" in note
     without = record_cloud("x", fleet=FLEET.format(network="public", more=""))
     (cluster,) = (m.inputs for m in without if m.type == "aws:eks/cluster:Cluster")
     assert "encryptionConfig" not in cluster
@@ -192,7 +192,7 @@ def test_in_a_cluster_that_exists_everything_is_deleted_by_itself(
         ("network", "private"),
     ],
 )
-def test_what_is_the_existing_clusters_own_is_refused(
+def test_settings_of_an_existing_cluster_are_refused(
     broken: Callable[[str], str], key: str, value: str
 ) -> None:
     refused = broken(EXISTING.format(more=f", {key}: {value}"))

@@ -49,7 +49,7 @@ def test_a_pool_has_a_group_of_its_own_in_its_launch_template(record_cloud: Reco
         ),
     ],
 )
-def test_what_ec2_would_refuse_is_refused(
+def test_placement_that_ec2_refuses_is_refused(
     broken: Callable[[str], str], pool: str, said: str
 ) -> None:
     refused = " ".join(broken(written(pool)).split())
@@ -62,15 +62,15 @@ def test_compact_is_the_word_of_gke(broken: Callable[[str], str]) -> None:
     assert "cluster" in broken(text)
 
 
-def test_where_room_may_be_short_is_said_before() -> None:
+def test_a_note_says_that_placement_may_run_short_of_capacity() -> None:
     def notes(text: str) -> str:
         raw = yaml.safe_load(text)
         return "\n".join(plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw))))
 
-    assert "pool a: EC2 finds room near each other best" in notes(written())
+    assert "pool a: EC2 places nodes close together most easily" in notes(written())
     assert "serves no other group" not in notes(written())
     reserved = written("capacity: {mode: reservation, reservation: cr-0123456789abcdef0}")
     assert "pool a: a reservation that was made in a placement group serves no other group" in (
         notes(reserved)
     )
-    assert "near each other" not in notes(written().replace(", placement: cluster", ""))
+    assert "close together" not in notes(written().replace(", placement: cluster", ""))

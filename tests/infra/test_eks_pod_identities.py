@@ -80,7 +80,7 @@ def test_an_existing_cluster_has_the_agent_or_gets_none(record: Record) -> None:
         (ONE.replace(": trainer", ": Trainer"), "", "is not the name of a service account"),
     ],
 )
-def test_what_eks_would_refuse_is_refused(
+def test_pod_identities_that_eks_refuses_are_refused(
     broken: Callable[[str], str], identities: str, cluster: str, said: str
 ) -> None:
     refused = " ".join(broken(written(identities, cluster)).split())

@@ -134,7 +134,7 @@ def test_zones_can_be_given_by_their_ids(record_cloud: Callable[..., Any]) -> No
             "[euw1-az1]",
             "p4d.24xlarge is not offered in euw1-az1; zones of eu-west-1 that have it: euw1-az2",
         ),
-        ("null", "[euw1-az2]", "cluster.zones: is missing: euw1-az2 is a zone's id"),
+        ("null", "[euw1-az2]", "cluster.zones: is required: euw1-az2 is a zone's id"),
         (
             "[eu-west-1a, eu-west-1z]",
             "[eu-west-1a]",
@@ -186,7 +186,7 @@ def test_the_catalogs_zones_without_control_planes_are_those_that_eks_refuses() 
         ("p4d.24xlarge", "p6-b200.48xlarge", "p6-b200.48xlarge"),
     ],
 )
-def test_what_aws_does_not_have_is_refused(
+def test_regions_zones_and_machines_that_aws_lacks_are_refused(
     broken: Callable[[str], str], old: str, new: str, said: str
 ) -> None:
     fleet = FLEET.format(

@@ -92,7 +92,7 @@ def test_a_pools_own_tags_go_before_them_and_slicewrights_stay(record_cloud: Rec
     }
 
 
-def test_they_are_not_of_instances_and_disks(record_cloud: Record) -> None:
+def test_cluster_tags_are_not_on_instances_and_disks(record_cloud: Record) -> None:
     """They would need a launch template: a pool that has none would be replaced for a tag."""
     made = record_cloud("test", fleet=EVERYTHING)
     templates = {m.name: m.inputs for m in made if m.type.endswith(":LaunchTemplate")}
@@ -163,7 +163,7 @@ def test_without_the_key_nothing_has_tags_that_had_none_before(record_cloud: Rec
     }
 
 
-def test_of_a_cluster_that_exists_only_what_is_made_has_them(record_cloud: Record) -> None:
+def test_only_created_resources_of_an_existing_cluster_have_tags(record_cloud: Record) -> None:
     text = FLEET.format(cluster=", existing: true, tags: {owner: ml}", pool="").replace(
         'version: "1.35", ', ""
     )
@@ -182,11 +182,11 @@ def many(count: int) -> str:
 @pytest.mark.parametrize(
     ("tags", "said"),
     [
-        ("{Name: a}", "cluster.tags.Name: slicewright names by it what it makes"),
-        ("{slicewright.io/stack: a}", "slicewright knows by it what a stack has made"),
-        ("{kubernetes.io/cluster/c: owned}", "know by it whose a resource is"),
-        ("{k8s.io/cluster-autoscaler/enabled: 'true'}", "cluster-autoscaler knows by it"),
-        ("{karpenter.sh/nodepool: a}", "Karpenter knows by it what is its own"),
+        ("{Name: a}", "cluster.tags.Name: reserved: slicewright sets Name itself"),
+        ("{slicewright.io/stack: a}", "reserved: slicewright finds a stack's resources by it"),
+        ("{kubernetes.io/cluster/c: owned}", "find a cluster's resources by it"),
+        ("{k8s.io/cluster-autoscaler/enabled: 'true'}", "reserved: cluster-autoscaler reads"),
+        ("{karpenter.sh/nodepool: a}", "reserved: Karpenter finds its resources by it"),
         ("{'eks:cluster-name': c}", "EKS sets such tags itself"),
         ("{'aws:x': y}", "without the reserved prefix aws:"),
         ("{Team: a, team: b}", "team: differs from Team in upper and lower case only"),
@@ -208,7 +208,11 @@ def test_a_tag_that_aws_refuses_or_slicewright_sets_is_refused(
     [
         (many(46), "{}", "cluster.instance_tags: 46 tags are too many: AWS allows 50 on an inst"),
         (many(44), "{a: b, c: d}", "46 tags are too many: AWS allows 50 on an instance"),
-        ("{'eks:x': y}", "{}", 'cluster.instance_tags."eks:x": EKS sets such tags itself'),
+        (
+            "{'eks:x': y}",
+            "{}",
+            'cluster.instance_tags."eks:x": reserved: EKS sets such tags itself',
+        ),
     ],
 )
 def test_tags_of_instances_that_aws_refuses_are_refused(
@@ -231,5 +235,5 @@ def test_a_node_group_has_at_most_fifty_of_all_kinds(broken: Callable[[str], str
 
 
 @pytest.mark.parametrize("tags", [many(47), "{équipe: größe 1, 'a_.:/=+-@b': 'x=+-@/:._'}"])
-def test_what_every_service_takes_is_accepted(tags: str) -> None:
+def test_tags_that_every_service_takes_are_accepted(tags: str) -> None:
     assert planned(written(tags)).cluster.tags == dict(sorted(yaml.safe_load(tags).items()))

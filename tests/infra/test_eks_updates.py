@@ -94,7 +94,7 @@ def test_repair_is_sent_only_where_it_is_stated(record_cloud: Callable[..., list
         ),
         (
             "update: {max_unavailable: 2}, rollout: {max_unavailable: 1}",
-            "EKS would take 2 nodes away at a time, and rollout allows 1",
+            "EKS would replace 2 nodes at a time, and rollout allows 1",
         ),
         (
             "repair: {max_parallel: 2, max_parallel_percent: 50}",
@@ -109,13 +109,15 @@ def test_repair_is_sent_only_where_it_is_stated(record_cloud: Callable[..., list
         ("update: {strategy: surge}", "strategy"),
     ],
 )
-def test_what_contradicts_is_refused(broken: Callable[[str], str], pool: str, said: str) -> None:
+def test_contradictory_update_settings_are_refused(
+    broken: Callable[[str], str], pool: str, said: str
+) -> None:
     refused = broken(FLEET.format(pool=pool))
     assert said in refused
     assert " 1 problem," in refused
 
 
-def test_what_an_update_or_a_repair_costs_is_named() -> None:
+def test_notes_name_the_cost_of_updates_and_repairs() -> None:
     cut = "partition: {mode: operator, layout: {1g.5gb: 7}}"
     assert "starts new nodes before old ones end" in notes("update: {strategy: default}")
     assert "loses its partitions" in notes(f"repair: {{}}, {cut}")

@@ -37,7 +37,7 @@ def spec_of(pool: plan.PoolPlan) -> dict[str, Any]:
 def status_of(pool: plan.PoolPlan, *, verified: bool = True, **more: Any) -> dict[str, Any]:
     return {
         "nodes": {"total": 2.0},
-        "layout": pool.mig_config,
+        "layout": pool.offer.mig_config,
         "provenLayouts": [entry_of(pool)],
         "conditions": [{"type": "Verified", "status": str(verified), "observedGeneration": 1}],
         **more,
@@ -62,11 +62,11 @@ def test_stack_file_accepts_the_remedy_for_a_forgotten_layout(
     (before,) = planned(tmp_path, gpus=OLD).pools
     said = refused(planned(tmp_path, **now), before)
     assert said is not None
-    assert f"have layout {before.mig_config}, by GPU index" in said
+    assert f"have layout {before.offer.mig_config}, by GPU index" in said
     (text,) = re.findall(r"^  (previous: .*)$", said, flags=re.M)
     after = planned(tmp_path, **now, **yaml.safe_load(text))
     assert refused(after, before) is None
-    assert after.pools[0].previous == (before.layouts,)
+    assert after.pools[0].offer.previous == (before.offer.layouts,)
 
 
 def test_remedy_for_whole_gpus_uses_the_form_with_previous(tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ def test_node_that_has_not_reached_the_declared_layout_counts_too(tmp_path: Path
     (second,) = planned(tmp_path, gpus=NEW).pools
     under_way = status_of(second, verified=False, provenLayouts=[entry_of(first)])
     said = refused(planned(tmp_path, config="all-1g.5gb"), second, under_way) or ""
-    assert str(first.mig_config) in said
-    assert str(second.mig_config) in said
+    assert str(first.offer.mig_config) in said
+    assert str(second.offer.mig_config) in said
     (text,) = re.findall(r"^  (previous: .*)$", said, flags=re.M)
     assert len(yaml.safe_load(text)["previous"]) == 2
     over = status_of(second, provenLayouts=[entry_of(second), entry_of(first)])
     said = refused(planned(tmp_path, config="all-1g.5gb"), second, over) or ""
-    assert str(first.mig_config) not in said
+    assert str(first.offer.mig_config) not in said
 
 
 def test_layout_is_not_forgotten_if_no_node_has_it_or_all_gpus_share_it(
@@ -120,7 +120,7 @@ def test_replaced_machines_have_no_earlier_layout(now: dict[str, Any], tmp_path:
     text = text.replace("1g.5gb", "1g.10gb").replace("eu-west-1", "us-west-2")
     (tmp_path / "Pulumi.x.yaml").write_text(text)
     after = plan.read_file(tmp_path / "Pulumi.x.yaml")
-    assert after.pools[0].mig_config not in (None, before.mig_config)
+    assert after.pools[0].offer.mig_config not in (None, before.offer.mig_config)
     assert refused(after, before) is None
 
 
@@ -139,5 +139,5 @@ def test_forgotten_layout_fails_a_preview_and_not_a_running_up(
     if not preview:
         assert pool_verification.check_verified({after.name: after}, known)
         return
-    with pytest.raises(pool_verification.LayoutForgotten, match=str(before.mig_config)):
+    with pytest.raises(pool_verification.LayoutForgotten, match=str(before.offer.mig_config)):
         pool_verification.check_verified({after.name: after}, known)

@@ -169,7 +169,7 @@ def test_4g_and_3g_fit_together_only_with_a_newer_driver_and_the_4g_first() -> N
 
 
 @pytest.mark.parametrize(("taken", "wanted"), [((1, 3, 5, 6), "1g.10gb"), ((1, 5), "3g.20gb")])
-def test_what_both_sums_allow_beside_instances_in_use_may_have_no_placement(
+def test_enough_slices_and_memory_may_still_have_no_placement_beside_instances_in_use(
     taken: tuple[int, ...], wanted: str
 ) -> None:
     there = [Placement(profile="1g.5gb", start=start, size=1) for start in taken]

@@ -269,7 +269,7 @@ def preference(gpu: Gpu, wanted: Counter[str], have: Counter[str]) -> tuple[int,
 
 
 @pytest.mark.parametrize(("gpu", "step"), [("A100-40", 5), ("A30", 1), ("RTX-PRO-6000", 7)])
-def test_of_all_layouts_the_nearest_is_preferred(gpu: str, step: int) -> None:
+def test_the_nearest_of_all_layouts_is_preferred(gpu: str, step: int) -> None:
     """To what asks for an instance or a whole layout more than fits, and for less than fits."""
     of = GPUS[gpu]
     full = [Counter(layout) for layout in geometry.maximal(of)]
@@ -416,7 +416,7 @@ def test_the_maximal_layouts_are_all_that_the_search_finds(gpu: str, step: int) 
 
 @given(in_use(), st.data())
 @settings(max_examples=examples(150), deadline=None)
-def test_what_fits_beside_instances_in_use_is_what_the_search_finds(
+def test_the_search_finds_all_layouts_that_fit_beside_instances_in_use(
     case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject
 ) -> None:
     gpu, there = case

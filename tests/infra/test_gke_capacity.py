@@ -93,7 +93,7 @@ def test_the_affinity_to_reservations_follows_from_the_capacity(
         (reservation(reservation="r/reservationSubBlocks/s"), "is not a reservation"),
         (
             reservation(reservation="week", fallback="on-demand"),
-            "machines come from week or not at all",
+            "has no effect with reservation week",
         ),
     ],
 )
@@ -113,7 +113,7 @@ def test_stating_what_happens_without_a_free_reservation_changes_nothing(
     assert short == long
 
 
-def test_that_machines_may_be_no_reserved_ones_is_noted() -> None:
+def test_a_note_says_that_machines_may_be_on_demand_ones() -> None:
     unsure = plan.notes(planned(capacity="reservation"))
     assert any("GKE creates on-demand machines" in note for note in unsure)
     for sure in (reservation(fallback="none"), reservation(reservation="week")):
@@ -175,7 +175,9 @@ def test_other_machines_may_be_limited_in_time_too(record_cloud: Record, mode: s
         ({"capacity": {"mode": "reservation", "max_run_hours": 1}}, "unknown key"),
     ],
 )
-def test_what_google_does_not_provision_is_refused(pool: dict[str, Any], said: str) -> None:
+def test_capacity_that_google_does_not_provision_is_refused(
+    pool: dict[str, Any], said: str
+) -> None:
     assert said in refusal(**pool)
 
 
@@ -252,7 +254,7 @@ def test_placement_and_location_policy_are_as_asked(record_cloud: Record) -> Non
         ),
         ({"upgrade": {"mode": "blue-green", "soak_minutes": 10_081}}, "after seven days"),
         ({"capacity": "flex-start", "nodes": EMPTY, "upgrade": "surge"}, "in its own way"),
-        ({"location_policy": "ANY"}, "the pool has a fixed number of nodes"),
+        ({"location_policy": "ANY"}, "this one has a fixed number of nodes"),
         ({"placement_policy": "rack"}, "with compact placement only"),
         (
             {

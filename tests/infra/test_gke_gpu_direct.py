@@ -103,8 +103,8 @@ def test_pools_share_the_networks_and_each_has_as_many_as_its_machine_has_interf
     raw = yaml.safe_load(fleet())
     raw["node_pools"].append({**POOL, **HIGH, "name": "b"})
     mega, high = planned(yaml.safe_dump(raw)).pools
-    assert (len(mega.gpu_networks), len(high.gpu_networks)) == (8, 4)
-    assert mega.gpu_networks[:4] == high.gpu_networks
+    assert (len(mega.settings.gpu_networks), len(high.settings.gpu_networks)) == (8, 4)
+    assert mega.settings.gpu_networks[:4] == high.settings.gpu_networks
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,9 @@ def test_pools_share_the_networks_and_each_has_as_many_as_its_machine_has_interf
         (fleet(nodes={"count": 4093}), "4093 nodes with gpu_network at their most"),
     ],
 )
-def test_what_google_refuses_is_refused(broken: Callable[[str], str], text: str, said: str) -> None:
+def test_gpu_direct_settings_that_google_refuses_are_refused(
+    broken: Callable[[str], str], text: str, said: str
+) -> None:
     assert said in broken(text)
 
 
@@ -170,7 +172,7 @@ def test_the_plan_says_that_other_subnets_replace_the_pool_and_not_the_cluster()
     assert [pool.effect for pool in found.pools] == [ChangeEffect.REPLACE]
 
 
-def test_who_installs_the_plugin_of_nccl_is_noted() -> None:
+def test_a_note_says_who_installs_nccls_plugin() -> None:
     (said,) = [n for n in plan.notes(planned(fleet())) if "NCCL" in n]
     assert "vpc1 to vpc8" in said
     assert "which slicewright does not install" in said

@@ -109,7 +109,9 @@ def test_the_label_that_goes_with_it_replaces_the_pool() -> None:
         ),
     ],
 )
-def test_what_gke_refuses_is_refused(broken: Callable[[str], str], text: str, said: str) -> None:
+def test_dranet_settings_that_gke_refuses_are_refused(
+    broken: Callable[[str], str], text: str, said: str
+) -> None:
     assert said in broken(text)
 
 
@@ -132,7 +134,7 @@ def test_a_version_that_is_cut_short_is_the_newest_that_it_can_be(
     assert plan.offers_dranet(version) == offers
 
 
-def test_who_must_be_let_make_networks_and_how_pods_get_them_is_noted() -> None:
+def test_a_note_says_who_creates_networks_and_how_pods_get_them() -> None:
     said = notes(fleet())
     assert [n for n in said if "needs roles/compute.networkAdmin" in n]
     (claims,) = [n for n in said if n.startswith("pool a: pods get network interfaces")]

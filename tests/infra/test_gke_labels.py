@@ -43,8 +43,11 @@ def many(count: int) -> str:
     ("fleet", "said"),
     [
         (written(many(64)), "64 labels are too many: Google Cloud allows 64 on a resource, and"),
-        (written("{goog-x: y}"), "cluster.resource_labels.goog-x: begins with goog-, by which"),
-        (written("{}", "{goog-gke-x: y}"), "begins with goog-, by which Google's services"),
+        (
+            written("{goog-x: y}"),
+            "cluster.resource_labels.goog-x: begins with goog-, the prefix of",
+        ),
+        (written("{}", "{goog-gke-x: y}"), "begins with goog-, the prefix of labels"),
         (written("{Team: y}"), "is not a valid Google Cloud label key"),
         (
             written("{owner: ml}", more=", existing: true"),

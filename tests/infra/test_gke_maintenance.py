@@ -121,7 +121,10 @@ def test_a_window_of_enough_hours_is_accepted(
         ('{mode: daily, start: "24:00"}', "is not a time of the day in UTC"),
         (recurring("FREQ=HOURLY", 4), "is not a recurrence rule of at most one window a day"),
         (recurring("RRULE:FREQ=DAILY", 4), "is not a recurrence rule of at most one window a day"),
-        (recurring("FREQ=DAILY;BYHOUR=3", 4), "BYHOUR: not of a rule that recurs at most once"),
+        (
+            recurring("FREQ=DAILY;BYHOUR=3", 4),
+            "BYHOUR cannot be used: the rule may recur at most once",
+        ),
         (recurring("FREQ=DAILY", 0), "is not after the start"),
         (recurring("FREQ=DAILY", 4).replace("03T04", "32T04"), "is not a time"),
         (recurring("FREQ=DAILY", 4).replace("2026", "9999"), "is not a time between 2014 and 2999"),

@@ -62,7 +62,7 @@ def test_components_are_asked_for_in_the_api_s_order_and_always_with_managed_pro
     assert found["loggingConfig"] == {"enableComponents": ["SYSTEM_COMPONENTS", "WORKLOADS"]}
 
 
-def test_what_is_not_stated_is_left_to_gke(asked: Callable[[str], dict[str, Any]]) -> None:
+def test_unstated_components_are_left_to_gke(asked: Callable[[str], dict[str, Any]]) -> None:
     assert not {"monitoringConfig", "loggingConfig"} & asked(fleet()).keys()
 
 
@@ -108,7 +108,9 @@ def test_everything_can_be_turned_off(asked: Callable[[str], dict[str, Any]]) ->
         ),
     ],
 )
-def test_what_gke_refuses_is_refused(broken: Callable[[str], str], text: str, said: str) -> None:
+def test_monitoring_settings_that_gke_refuses_are_refused(
+    broken: Callable[[str], str], text: str, said: str
+) -> None:
     assert said in broken(text)
 
 

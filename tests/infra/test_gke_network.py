@@ -71,7 +71,7 @@ def test_a_shared_vpc_is_found_in_its_host_project(
     assert asked["subnetwork"] == "projects/net-host/regions/us-central1/subnetworks/gpu-nodes"
 
 
-def test_the_plan_says_that_the_way_out_of_an_existing_network_is_its_owners() -> None:
+def test_a_note_says_that_the_owner_of_an_existing_network_provides_egress() -> None:
     (note,) = [n for n in plan.notes(planned(fleet(SHARED))) if n.startswith("cluster main:")]
     assert "VPC shared of project net-host" in note
     assert "Cloud NAT" in note
@@ -84,7 +84,7 @@ def test_no_right_to_make_networks_is_needed_where_one_exists() -> None:
 
 def test_pods_and_services_need_ranges_of_their_own(broken: Callable[[str], str]) -> None:
     said = broken(fleet("main", services_range="pods"))
-    assert "cluster.network.services_range: pods is the range of the pods too" in said
+    assert "cluster.network.services_range: pods is also pods_range" in said
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_an_existing_cluster_keeps_its_network(broken: Callable[[str], str]) -> 
     assert "cluster.network: the cluster exists already" in said
 
 
-def test_a_stack_without_the_newer_keys_asks_for_what_it_always_did(
+def test_a_stack_without_the_newer_keys_makes_the_same_requests(
     record_cloud: Callable[..., list[Made]],
 ) -> None:
     """Another input here is a difference in the next `up` of every stack that exists.

@@ -16,7 +16,7 @@ import yaml
 
 from apis import layout
 from infra import catalog, plan, spec, values
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from node_agent import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,13 +27,13 @@ PAGE = ROOT / "docs/how-to/bare-hosts-with-ansible.md"
 def planned(*hosts: Mapping[str, Any]) -> tuple[plan.HostPlan, ...]:
     raw = {"cloud": "byo", "hosts": list(hosts)}
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     return fleet.hosts
 
 
 def s2() -> tuple[plan.HostPlan, ...]:
     fleet = plan.read_file(ROOT / "stacks/Pulumi.hosts-a100.yaml")
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     return fleet.hosts
 
 

@@ -101,7 +101,7 @@ def test_a_small_fleet_has_no_note_of_images() -> None:
         (byo(nodes=49), "up to 51 pulls of docker.io/library/python:3.13-slim"),
     ],
 )
-def test_many_pulls_from_one_address_are_told_of_docker_hub(stack: Any, words: str) -> None:
+def test_a_note_warns_of_docker_hubs_limit_of_pulls(stack: Any, words: str) -> None:
     (note,) = image_notes(stack)
     assert words in note
     assert "in image, or a login in image_pull_secrets" in note
@@ -122,13 +122,13 @@ def test_elsewhere_nothing_is_limited(stack: Any) -> None:
     assert image_notes(stack) == []
 
 
-def test_a_region_that_does_not_reach_the_registries_is_told_every_key() -> None:
+def test_a_note_names_every_key_of_registries_that_a_region_cannot_reach() -> None:
     operator = {"registry": "1.dkr.ecr.cn-north-1.amazonaws.com.cn/nvidia"}
     (note,) = image_notes(eks(region="cn-north-1"))
     assert "nvcr.io, public.ecr.aws, registry.k8s.io" in note
     assert "name it in image, gpu_operator.registry (" in note
     (note,) = image_notes(eks(region="cn-north-1", gpu_operator=operator))
-    assert "hardly reach public.ecr.aws;" in note
+    assert "can rarely reach public.ecr.aws;" in note
     own = "1.dkr.ecr.cn-north-1.amazonaws.com.cn/python:3.13"
     assert image_notes(eks(region="cn-north-1", gpu_operator=operator, image=own)) == []
 

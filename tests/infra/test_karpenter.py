@@ -93,9 +93,9 @@ def test_a_fixed_number_of_nodes_stays_a_node_group() -> None:
 @pytest.mark.parametrize(
     ("pool", "words"),
     [
-        ({"nodes": {"min": 1, "max": 2}}, "Karpenter has no smallest number of nodes"),
-        ({"release_version": None}, "it would replace them whenever EKS publishes one"),
-        ({"capacity": "spot"}, "Karpenter learns from a queue that spot instances are taken back"),
+        ({"nodes": {"min": 1, "max": 2}}, "Karpenter has no minimum number of nodes"),
+        ({"release_version": None}, "whenever EKS publishes a newer one"),
+        ({"capacity": "spot"}, "needs an interruption queue"),
         ({"capacity": "reservation"}, "write the reservation's ID, cr-…"),
         (
             {

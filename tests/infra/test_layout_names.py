@@ -84,8 +84,11 @@ def test_a_name_can_be_read(layout: dict[str, int], name: str) -> None:
 )
 def test_a_change_keeps_the_old_layout_and_the_config_as_it_is(before: Any, after: Any) -> None:
     old, new = fleet(before), fleet(after)
-    assert old.pools[0].mig_config != new.pools[0].mig_config
-    assert configs(new)[str(old.pools[0].mig_config)] == configs(old)[str(old.pools[0].mig_config)]
+    assert old.pools[0].offer.mig_config != new.pools[0].offer.mig_config
+    assert (
+        configs(new)[str(old.pools[0].offer.mig_config)]
+        == configs(old)[str(old.pools[0].offer.mig_config)]
+    )
     # So neither the ConfigMap nor the operator's release changes, and no mig-manager restarts.
     assert values.mig_parted_config(old.pools) == values.mig_parted_config(new.pools)
 
@@ -110,7 +113,7 @@ def test_layouts_by_index_have_the_pools_name() -> None:
         "gpus": [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}],
     }
     made = fleet("none", by_index)
-    name = made.pools[1].mig_config
+    name = made.pools[1].offer.mig_config
     assert name is not None
     assert re.fullmatch(r"b-[0-9a-f]{8}", name)
     assert [(e["devices"], e["mig-enabled"]) for e in configs(made)[name]] == [
@@ -124,11 +127,11 @@ def test_earlier_layouts_by_index_are_kept_where_the_stack_file_lists_them() -> 
     old = [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}]
     new = [{"index": [1], "layout": {"1g.5gb": 7}}, {"index": [0], "layout": {}}]
     before = fleet({"mode": "operator", "gpus": old})
-    name = before.pools[0].mig_config
+    name = before.pools[0].offer.mig_config
     assert name is not None
     for now in ({"gpus": new}, {"layout": {"1g.5gb": 7}}, {"config": "all-disabled"}):
         after = fleet({"mode": "operator", **now, "previous": [old]})
-        assert after.pools[0].mig_config != name
+        assert after.pools[0].offer.mig_config != name
         assert configs(after)[name] == configs(before)[name]
 
 

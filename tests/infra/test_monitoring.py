@@ -228,7 +228,7 @@ def test_scrape_timeout_is_not_longer_than_the_interval(
 def test_the_chart_comes_from_a_repository_a_registry_or_a_file(
     asked: dict[str, Any], chart: str, repository: str | None
 ) -> None:
-    found = of(planned(STACK | asked)).asked
+    found = of(planned(STACK | asked)).settings
     assert isinstance(found, spec.PrometheusStack)
     assert values.monitoring_chart(found) == (chart, repository)
 
@@ -264,8 +264,8 @@ def test_a_mirror_and_pull_secrets_apply_to_the_whole_chart() -> None:
         (STACK | {"scrape_interval": "2m"}, "byo", {}, "of 1s to 60s"),
         (STACK | {"scrape_interval": 10}, "byo", {}, "10"),
         (STACK | {"chart_version": "^88"}, "byo", {}, "one exact version"),
-        (STACK | {"namespace": "kube-system"}, "byo", {}, "is of something else"),
-        (STACK | {"namespace": "slicewright-system"}, "byo", {}, "is of something else"),
+        (STACK | {"namespace": "kube-system"}, "byo", {}, "is already in use"),
+        (STACK | {"namespace": "slicewright-system"}, "byo", {}, "is already in use"),
         (STACK | {"namespace": "gpu-operator"}, "byo", {}, "whose pods are privileged"),
         (
             STACK | {"alertmanager": {"config_secret": "a"}},
@@ -280,7 +280,7 @@ def test_a_mirror_and_pull_secrets_apply_to_the_whole_chart() -> None:
             STACK,
             "byo",
             {"gpu_operator": {"dcgm_exporter": {"service_monitor": {"enabled": True}}}},
-            "every sample would be there twice",
+            "every sample would be stored twice",
         ),
         (
             STACK,
@@ -296,7 +296,7 @@ def test_a_mirror_and_pull_secrets_apply_to_the_whole_chart() -> None:
                     }
                 ],
             },
-            "there is no cluster for it",
+            "needs a cluster",
         ),
     ],
 )
@@ -309,7 +309,7 @@ def test_invalid_monitoring_settings_are_refused(
 @pytest.mark.parametrize(
     ("monitoring", "cloud", "words"),
     [
-        (STACK, "byo", "goes with its pod; write storage"),
+        (STACK, "byo", "loses its data with its pod; write storage"),
         (STACK, "byo", "notify no one; write alertmanager"),
         (STACK, "byo", "without one write dashboards: false"),
         (STACK, "gke", "of pools that GKE partitions, a, is GKE's own"),

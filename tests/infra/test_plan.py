@@ -18,7 +18,7 @@ def planned(name: str) -> plan.FleetPlan:
     return plan.read_file(next(s for s in STACKS if s.name == f"Pulumi.{name}.yaml"))
 
 
-def test_there_are_stacks() -> None:
+def test_the_repository_has_stacks() -> None:
     assert {s.name for s in STACKS} >= {
         f"Pulumi.{name}.yaml"
         for name in ("gke-h100", "eks-a100", "hosts-a100", "fractional", "existing-a100-t4")
@@ -29,19 +29,19 @@ def test_s0_is_sixteen_partitions_advertised_as_gpus() -> None:
     fleet = planned("gke-h100")
     assert isinstance(fleet, GkeFleetPlan)
     (pool,) = fleet.pools
-    assert pool.layout == {"3g.40gb": 2}
-    assert pool.resources == {"nvidia.com/gpu": 16}
-    assert pool.partitions == 16
-    assert pool.mig_config is None
+    assert pool.offer.layout == {"3g.40gb": 2}
+    assert pool.offer.resources == {"nvidia.com/gpu": 16}
+    assert pool.offer.partitions == 16
+    assert pool.offer.mig_config is None
 
 
 def test_s1_is_56_partitions_advertised_by_profile() -> None:
     fleet = planned("eks-a100")
     assert isinstance(fleet, EksFleetPlan)
     (pool,) = fleet.pools
-    assert pool.layout == {"1g.5gb": 7}
-    assert pool.resources == {"nvidia.com/mig-1g.5gb": 56}
-    assert pool.mig_config == "all-1g.5gb"
+    assert pool.offer.layout == {"1g.5gb": 7}
+    assert pool.offer.resources == {"nvidia.com/mig-1g.5gb": 56}
+    assert pool.offer.mig_config == "all-1g.5gb"
 
 
 def eks(partition: str, strategy: str = "mixed", machine: str = "p4d.24xlarge") -> EksFleetPlan:
@@ -92,39 +92,40 @@ def eks(partition: str, strategy: str = "mixed", machine: str = "p4d.24xlarge") 
 def test_resources_follow_layout_and_strategy(
     partition: str, strategy: str, machine: str, resources: dict[str, int]
 ) -> None:
-    assert eks(partition, strategy, machine).pools[0].resources == resources
+    assert eks(partition, strategy, machine).pools[0].offer.resources == resources
 
 
 def test_the_mig_config_name_changes_with_the_layout_and_with_nothing_else() -> None:
-    named = eks('{"mode": "operator", "config": "all-1g.5gb"}').pools[0].mig_config
+    named = eks('{"mode": "operator", "config": "all-1g.5gb"}').pools[0].offer.mig_config
     assert (
-        named == eks('{"mode": "operator", "layout": {"1g.5gb": 7}}', "single").pools[0].mig_config
+        named
+        == eks('{"mode": "operator", "layout": {"1g.5gb": 7}}', "single").pools[0].offer.mig_config
     )
-    assert named != eks('{"mode": "operator", "layout": {"1g.5gb": 6}}').pools[0].mig_config
+    assert named != eks('{"mode": "operator", "layout": {"1g.5gb": 6}}').pools[0].offer.mig_config
 
 
 @pytest.mark.parametrize("partition", ['"none"', '{"mode": "operator", "config": "all-disabled"}'])
 @pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
-def test_where_the_gpus_have_mig_whole_gpus_are_made_by_mig_manager_too(
+def test_mig_manager_turns_mig_off_on_whole_gpus_that_have_mig(
     partition: str, strategy: str
 ) -> None:
     """A node that was partitioned before must become whole again."""
     (pool,) = eks(partition, strategy).pools
-    assert (pool.mig_config, pool.layout) == ("all-disabled", {})
-    assert pool.resources == {"nvidia.com/gpu": 8}
-    assert desired_state.parse(pool.desired).partitioner == "mig-manager"
+    assert (pool.offer.mig_config, pool.offer.layout) == ("all-disabled", {})
+    assert pool.offer.resources == {"nvidia.com/gpu": 8}
+    assert desired_state.parse(pool.offer.desired).partitioner == "mig-manager"
     (without_mig,) = eks('"none"', strategy, machine="g4dn.xlarge").pools
-    assert without_mig.mig_config is None
+    assert without_mig.offer.mig_config is None
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)
-def test_what_infra_writes_the_agent_reads(stack: Path) -> None:
+def test_the_agent_reads_the_desired_state_that_infra_writes(stack: Path) -> None:
     for pool in plan.read_file(stack).pools:
-        read = desired_state.parse(pool.desired)
-        assert desired_state.hash_of(read) == pool.layout_hash
+        read = desired_state.parse(pool.offer.desired)
+        assert desired_state.hash_of(read) == pool.offer.layout_hash
         assert read.pool == pool.name
         assert read.gpu_count == pool.gpu_count
-        assert dict(read.resources) == dict(pool.resources)
+        assert dict(read.resources) == dict(pool.offer.resources)
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)
@@ -140,7 +141,7 @@ def test_the_same_file_gives_the_same_plan(stack: Path) -> None:
     assert plan.read_file(stack) == plan.read_file(stack)
 
 
-def test_eks_pools_have_the_gpu_taint_that_gke_puts_on_its_own() -> None:
+def test_eks_pools_have_the_same_gpu_taint_as_gke_pools() -> None:
     assert [(t.key, t.value, t.cloud_effect) for t in planned("eks-a100").pools[0].taints][:1] == [
         ("nvidia.com/gpu", "present", "NO_SCHEDULE")
     ]

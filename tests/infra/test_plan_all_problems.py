@@ -133,7 +133,7 @@ def test_starts_are_checked_even_where_there_are_too_many_instances() -> None:
     assert set(host(f"[{{index: 0, instances: [{four % 0}, {four % 0}]}}]")) == {at}
 
 
-def test_what_is_wrong_on_every_gpu_is_reported_beside_an_unknown_model() -> None:
+def test_errors_on_every_gpu_are_reported_with_an_unknown_model() -> None:
     assert set(host("[]", "A100-41")) == {("gpu", "model"), ("gpus",)}
     instances = "instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb}]"
     found = host(f"[{{index: 9}}, {{index: 0, mig: false, {instances}}}, {{index: 0}}]", "A100-41")
@@ -257,7 +257,7 @@ def test_the_proposed_fraction_is_not_refused(mib: int, percent: int, cards: int
         ),
     ],
 )
-def test_what_a_cloud_or_an_operator_would_refuse_or_overwrite(
+def test_settings_that_a_cloud_or_operator_refuses_or_overwrites_are_refused(
     text: str, pool: dict[str, Any], place: spec.Path, said: str
 ) -> None:
     found = problems(text, **pool)
@@ -265,7 +265,7 @@ def test_what_a_cloud_or_an_operator_would_refuse_or_overwrite(
     assert said in found[*POOL, *place]
 
 
-def test_what_the_clouds_allow_is_allowed() -> None:
+def test_settings_that_the_clouds_allow_are_accepted() -> None:
     assert not problems(EKS, tags={"k" * 128: "v" * 256, "Team": "A B", "awsome": ""})
     assert not problems(
         EKS, labels={"nvidia.com/gpu.deploy.dcgm-exporter": "false"}, partition="none"

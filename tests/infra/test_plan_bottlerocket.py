@@ -48,7 +48,7 @@ def refusal(**pool: Any) -> spec.Problem:
 
 def user_data(**pool: Any) -> dict[str, Any]:
     """The settings of the GPUs that a node boots with."""
-    template = planned(**pool).pools[0].template
+    template = planned(**pool).pools[0].settings.template
     assert template is not None
     text = values.eks_user_data(template)
     assert text is not None
@@ -61,7 +61,7 @@ def native(profile: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("gpu", KNOWN, ids=lambda gpu: gpu.name)
-def test_it_makes_as_many_partitions_as_fit(gpu: catalog.Gpu) -> None:
+def test_bottlerocket_creates_as_many_partitions_as_fit(gpu: catalog.Gpu) -> None:
     profiles = MIG.profiles(gpu)
     assert len(profiles) == len(MIG.partitions)
     for profile in profiles:
@@ -75,10 +75,10 @@ def test_every_model_that_it_names_is_in_the_catalog() -> None:
 
 def test_partitions_are_asked_for_by_number_and_offered_as_gpus() -> None:
     (pool,) = planned(partition=native("1g.5gb")).pools
-    assert pool.resources == {"nvidia.com/gpu": 56}
-    assert pool.layouts == ({"1g.5gb": 7},) * 8
-    assert pool.mig_config is None
-    assert json.loads(pool.desired)["partitioner"] == "bottlerocket"
+    assert pool.offer.resources == {"nvidia.com/gpu": 56}
+    assert pool.offer.layouts == ({"1g.5gb": 7},) * 8
+    assert pool.offer.mig_config is None
+    assert json.loads(pool.offer.desired)["partitioner"] == "bottlerocket"
     assert user_data(partition=native("1g.5gb")) == {
         "device-partitioning-strategy": "mig",
         "device-sharing-strategy": "none",
@@ -88,7 +88,7 @@ def test_partitions_are_asked_for_by_number_and_offered_as_gpus() -> None:
 
 def test_whole_gpus_turn_mig_off() -> None:
     assert user_data()["device-partitioning-strategy"] == "none"
-    assert planned().pools[0].resources == {"nvidia.com/gpu": 8}
+    assert planned().pools[0].offer.resources == {"nvidia.com/gpu": 8}
 
 
 @pytest.mark.parametrize("rename", [True, False])
@@ -101,14 +101,16 @@ def test_time_slicing_is_its_device_plugins(rename: bool) -> None:
         "fail-requests-greater-than-one": True,
     }
     name = "nvidia.com/gpu.shared" if rename else "nvidia.com/gpu"
-    assert planned(**pool).pools[0].resources[name] == 64
+    assert planned(**pool).pools[0].offer.resources[name] == 64
 
 
 def test_the_operator_is_kept_off_its_nodes_and_not_installed_for_them_alone() -> None:
     alone = planned(partition=native("1g.5gb"))
     assert alone.operator is None
     assert alone.pools[0].labels["nvidia.com/gpu.deploy.operands"] == "false"
-    assert "labels" not in json.loads(alone.pools[0].desired), "nothing discovers features there"
+    assert "labels" not in json.loads(alone.pools[0].offer.desired), (
+        "nothing discovers features there"
+    )
 
 
 def test_beside_another_pool_the_operator_has_only_that_one() -> None:
@@ -124,9 +126,9 @@ def test_beside_another_pool_the_operator_has_only_that_one() -> None:
 
 def test_the_disk_of_the_stack_file_is_the_one_with_the_containers() -> None:
     (pool,) = planned(disk={"size_gb": 300}).pools
-    assert pool.disk_size_gb is None
-    assert pool.template is not None
-    assert pool.template.disk_gb == 300
+    assert pool.settings.disk_size_gb is None
+    assert pool.settings.template is not None
+    assert pool.settings.template.disk_gb == 300
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_the_disk_of_the_stack_file_is_the_one_with_the_containers() -> None:
         (
             {"ami_type": "BOTTLEROCKET_ARM_64_NVIDIA"},
             ("ami_type",),
-            "for which EKS provides BOTTLEROCKET_x86_64_NVIDIA",
+            "EKS's image for them is BOTTLEROCKET_x86_64_NVIDIA",
         ),
         (
             {"ami_type": "AL2023_x86_64_NVIDIA", "partition": native("1g.5gb")},
@@ -170,11 +172,11 @@ def test_the_disk_of_the_stack_file_is_the_one_with_the_containers() -> None:
         (
             {"ami_type": "AL2023_x86_64_NVIDIA", "release_version": "1.54.0-5ed15786"},
             ("release_version",),
-            "does not end in the day",
+            "does not end in the release date",
         ),
     ],
 )
-def test_what_the_operating_system_cannot_do_is_refused(
+def test_settings_that_bottlerocket_lacks_are_refused(
     pool: dict[str, Any], key: tuple[str, ...], says: str
 ) -> None:
     problem = refusal(**pool)
@@ -183,7 +185,10 @@ def test_what_the_operating_system_cannot_do_is_refused(
 
 
 def test_a_release_of_bottlerocket_is_pinned_by_its_commit() -> None:
-    assert planned(release_version="1.54.0-5ed15786").pools[0].release_version == "1.54.0-5ed15786"
+    assert (
+        planned(release_version="1.54.0-5ed15786").pools[0].settings.release_version
+        == "1.54.0-5ed15786"
+    )
 
 
 def test_releases_of_bottlerocket_say_nothing_of_kubernetes() -> None:

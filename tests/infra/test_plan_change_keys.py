@@ -1045,7 +1045,7 @@ def test_every_key_of_a_stack_file_has_a_row(cloud: str) -> None:
         if row.effect
     ],
 )
-def test_what_a_change_of_a_key_does(cloud: str, row: Row) -> None:
+def test_each_changed_key_has_its_effect(cloud: str, row: Row) -> None:
     found = plan.compare(
         planned(written(cloud, row.before)), planned(written(cloud, row.before, row.after))
     )

@@ -238,7 +238,7 @@ def test_attribution_restarts_the_agents_and_changes_no_pool() -> None:
     assert [p.kind for p in found.pools] == ["same"]
 
 
-def test_another_cloud_is_another_fleet() -> None:
+def test_a_change_of_cloud_replaces_the_fleet() -> None:
     assert plan.compare(planned(written("gke-h100")), planned(written("eks-a100"))).everything
 
 
@@ -250,6 +250,8 @@ _FOLLOWS = {
     "layouts",  # GKE: partition_size; else mig_config, which has its hash
     "devices",  # before sharing
     "expected",
+    "offer",  # its own fields
+    "settings",  # its own fields
 }
 
 
@@ -259,7 +261,7 @@ _FOLLOWS = {
         (plan.GkePoolPlan, rules_of("gke_pool")),
         (plan.EksPoolPlan, rules_of("eks_pool")),
         (plan.EksPoolPlan, rules_of("karpenter_pool")),
-        (plan.ByoPoolPlan, rules_of("existing_pool")),
+        (plan.ExistingPoolPlan, rules_of("existing_pool")),
     ],
 )
 def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ...]) -> None:
@@ -268,7 +270,7 @@ def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ..
     if rules is rules_of("karpenter_pool"):
         # Those of a node group only: refused, in the template and in the image, or a budget's.
         unruled -= {"ami_type", "disk_size_gb", "release_version", "repair", "tags", "update"}
-    if kind is plan.EksPoolPlan:
+    if kind is plan.EksSettings:
         # The machine's, and as capacity_type and in the launch template.
         unruled -= {"gpu_count", "capacity"}
     assert unruled == set()
@@ -306,7 +308,7 @@ def test_every_row_of_the_rules_has_a_table_and_known_keys() -> None:
         (plan.GkeFleetPlan, "", (*rules_of("gke_cluster"), *rules_of("settings")), {"pools"}),
         (plan.EksFleetPlan, "", (*rules_of("eks_cluster"), *rules_of("settings")), {"pools"}),
         (
-            plan.ByoFleetPlan,
+            plan.ExistingFleetPlan,
             "",
             (*rules_of("existing_cluster"), *rules_of("settings")),
             {"pools", "hosts"},
@@ -315,7 +317,7 @@ def test_every_row_of_the_rules_has_a_table_and_known_keys() -> None:
         (plan.GkeClusterPlan, "cluster.", rules_of("gke_cluster"), {"region", "node_account_id"}),
         # Its own rules are those of own_vpc, nat_zones and node_subnets.
         (plan.EksClusterPlan, "cluster.", rules_of("eks_cluster"), {"network"}),
-        (plan.ByoClusterPlan, "cluster.", rules_of("existing_cluster"), set()),
+        (plan.ExistingClusterPlan, "cluster.", rules_of("existing_cluster"), set()),
         # Only EKS has launch templates.
         (plan.SystemPoolPlan, "system.", rules_of("gke_cluster"), {"name", "template"}),
         (plan.SystemPoolPlan, "system.", rules_of("eks_cluster"), {"name"}),

@@ -66,7 +66,7 @@ def test_each_gpu_accepts_its_minimum_driver_and_refuses_the_one_before(gpu: Gpu
     assert oldest in problem.instead
     assert problem.source == gpu.source
     (pool,) = planned(byo(gpu, layout, driver={"enabled": True, "version": oldest})).pools
-    assert json.loads(pool.desired)["minimum_driver"] == oldest
+    assert json.loads(pool.offer.desired)["minimum_driver"] == oldest
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
@@ -145,7 +145,7 @@ def test_an_image_whose_driver_is_too_old_is_refused() -> None:
     )
     (pool,) = fleet.pools
     driver = drivers.image_driver(image, "1.32.0-20250101", ("node_pools", 0))
-    _, (finding,) = collect(drivers.check_driver(driver, "a", pool.gpu, pool))
+    _, (finding,) = collect(drivers.check_driver(driver, "a", pool.gpu, pool.offer))
     problem = finding.problem
     assert problem.path == ("node_pools", 0, "release_version")
     assert "580.82.07" in problem.instead
@@ -268,9 +268,9 @@ def test_gkes_driver_is_unknown_and_the_agents_get_the_minimum(
         }
         fleet = planned(raw)
         assert drivers.driver_of(fleet.pools[0], fleet).version is None
-        assert json.loads(fleet.pools[0].desired)["minimum_driver"] == geometry.minimum_driver(
-            accelerator.gpu, [size]
-        )
+        assert json.loads(fleet.pools[0].offer.desired)[
+            "minimum_driver"
+        ] == geometry.minimum_driver(accelerator.gpu, [size])
 
 
 def test_the_image_follows_the_machines_processors() -> None:
@@ -281,8 +281,8 @@ def test_the_image_follows_the_machines_processors() -> None:
     ):
         for said in ({}, {"ami_type": image}):
             (pool,) = planned(eks(machine, capacity=block, **said)).pools
-            assert isinstance(pool, plan.EksPoolPlan)
-            assert pool.ami_type == image
+            assert isinstance(pool.settings, plan.EksSettings)
+            assert pool.settings.ami_type == image
 
 
 def test_an_image_for_other_processors_is_refused() -> None:
@@ -291,7 +291,9 @@ def test_an_image_for_other_processors_is_refused() -> None:
         eks("p6e-gb200.36xlarge", capacity=block, ami_type="AL2023_x86_64_NVIDIA")
     )
     assert problem.path == ("node_pools", 0, "ami_type")
-    assert "has arm64 processors, for which EKS provides AL2023_ARM_64_NVIDIA" in problem.reason
+    assert (
+        "has arm64 processors, and EKS's image for them is AL2023_ARM_64_NVIDIA" in problem.reason
+    )
 
 
 @pytest.mark.parametrize(
@@ -323,7 +325,7 @@ def test_a_pinned_driver_is_rolled_out_and_nvidias_controller_is_off(
     assert change.effect == (plan.ChangeEffect.ROLL if rolled else plan.ChangeEffect.NONE)
 
 
-def test_an_operator_that_the_cluster_had_keeps_its_own_way_of_upgrades() -> None:
+def test_an_adopted_operator_keeps_its_driver_upgrades() -> None:
     operator = spec.GpuOperator.model_validate(
         {"existing": True, "driver": {"enabled": True, "version": "580.95.05"}}
     )

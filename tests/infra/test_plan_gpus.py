@@ -48,8 +48,8 @@ def test_different_layouts_on_one_node_add_up() -> None:
     (pool,) = planned(
         EKS, partition=by_index(([0, 1, 2, 3, 4, 5, 6], {"1g.5gb": 7}), ([7], {}))
     ).pools
-    assert pool.layout is None
-    assert pool.resources == {"nvidia.com/mig-1g.5gb": 49, "nvidia.com/gpu": 1}
+    assert pool.offer.layout is None
+    assert pool.offer.resources == {"nvidia.com/mig-1g.5gb": 49, "nvidia.com/gpu": 1}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_nvidias_parser_accepts_every_planned_layout(check_config: Any) -> None:
 # What NVIDIA's own validator takes for possible; no GPU can be cut like that.
 @pytest.mark.toolchain
 @pytest.mark.parametrize("layout", [{"9g.5gb": 7}, {"4g.20gb": 2}, {"7g.40gb": 3, "1g.5gb": 7}])
-def test_what_nvidias_parser_wrongly_accepts_is_refused(
+def test_layouts_that_nvidias_parser_wrongly_accepts_are_refused(
     check_config: Any, layout: dict[str, int]
 ) -> None:
     entry = {"devices": "all", "mig-enabled": True, "mig-devices": layout}
@@ -166,16 +166,16 @@ def test_capacity_has_its_preconditions(text: str, pool: dict[str, Any], said: s
 )
 def test_capacity_that_is_planned(text: str, pool: dict[str, Any]) -> None:
     made = planned(text, **pool).pools[0]
-    assert isinstance(made, plan.CloudPoolPlan)
-    assert made.capacity.mode == (
+    assert isinstance(made.settings, plan.CloudSettings)
+    assert made.settings.capacity.mode == (
         pool["capacity"] if isinstance(pool["capacity"], str) else pool["capacity"]["mode"]
     )
 
 
 def test_flex_start_nodes_are_not_repaired() -> None:
     made = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 1}).pools[0]
-    assert isinstance(made, plan.GkePoolPlan)
-    assert made.management.auto_repair is False
+    assert isinstance(made.settings, plan.GkeSettings)
+    assert made.settings.management.auto_repair is False
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_rollout_policy_is_carried() -> None:
         ),
         (
             "cloud: byo\nnode_pools: [{name: a, gpu: {model: T4, count: 1}, nodes: {count: 1}}]\n",
-            "cluster: is missing, and node_pools need it",
+            "cluster: is required by node_pools",
         ),
         (
             GKE.replace("location", "existing: true, version: '1.34', location"),
@@ -270,7 +270,9 @@ def test_existing_things_that_are_refused(text: str, said: str) -> None:
         ),
     ],
 )
-def test_what_a_machine_does_not_do(text: str, pool: dict[str, Any], said: str) -> None:
+def test_settings_that_a_machine_type_lacks_are_refused(
+    text: str, pool: dict[str, Any], said: str
+) -> None:
     assert said in refusal(text, **pool)
 
 
@@ -279,7 +281,7 @@ def test_two_profiles_together_may_need_a_newer_driver() -> None:
     needs = []
     for layout in ({"3g.20gb": 2}, {"4g.20gb": 1, "3g.20gb": 1}):
         made = planned(EKS, partition={"mode": "operator", "layout": layout}).pools[0]
-        needs.append(json.loads(made.desired)["minimum_driver"])
+        needs.append(json.loads(made.offer.desired)["minimum_driver"])
     assert needs == ["450.80.02", "510.39.01"]
 
 
@@ -330,7 +332,7 @@ def test_a_chart_that_the_catalog_does_not_know_is_noted() -> None:
     assert not any("does not know chart" in note for note in plan.notes(planned(EKS)))
 
 
-def test_it_is_noted_where_it_is_not_known_whether_mps_comes_up() -> None:
+def test_a_note_says_if_it_is_unknown_whether_mps_starts() -> None:
     """Where all pools share alike, NVIDIA's MPS daemon has their config by default."""
     newer = "gpu_operator: {mig_strategy: single, device_plugin: {version: v0.20.2}}\n"
     mps = {"mode": "mps", "replicas": 4}
@@ -348,8 +350,8 @@ def test_it_is_noted_where_it_is_not_known_whether_mps_comes_up() -> None:
 
 def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
     (here,) = planned(GKE).pools
-    assert isinstance(here, plan.CloudPoolPlan)
-    quote = prices.pool_quote(here, planned(GKE))
+    assert isinstance(here.settings, plan.CloudSettings)
+    quote = prices.pool_quote(here.settings, planned(GKE))
     assert quote.price is not None
     assert (quote.price.region, quote.price.capacity, quote.price.usd_per_hour) == (
         "us-central1",
@@ -357,8 +359,8 @@ def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
         3.6734,
     )
     (there,) = planned(EKS).pools
-    assert isinstance(there, plan.CloudPoolPlan)
-    quote = prices.pool_quote(there, planned(EKS))
+    assert isinstance(there.settings, plan.CloudSettings)
+    quote = prices.pool_quote(there.settings, planned(EKS))
     assert quote.price is None
     assert quote.elsewhere is not None
     assert quote.elsewhere.region == "us-east-1"
@@ -396,7 +398,7 @@ def test_a_total_is_the_priced_pools_at_their_fewest_and_their_most_nodes() -> N
 def test_capacity_without_a_list_price_has_none() -> None:
     fleet = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 2})
     (pool,) = fleet.pools
-    assert isinstance(pool, plan.CloudPoolPlan)
-    assert prices.pool_quote(pool, fleet) == prices.Quote(
+    assert isinstance(pool.settings, plan.CloudSettings)
+    assert prices.pool_quote(pool.settings, fleet) == prices.Quote(
         price=None, missing="there is no list price for flex-start"
     )

@@ -192,7 +192,7 @@ def test_a_machine_with_arm64_processors_is_partitioned_by_the_operator() -> Non
     assert any("must be built for them" in note for note in plan.notes(fleet))
 
 
-def test_of_gkes_own_partitioner_on_arm64_it_says_what_is_not_known() -> None:
+def test_a_note_says_that_gkes_partitioner_may_not_run_on_arm64() -> None:
     told = "whether its image runs on arm64 is not published"
     native = {"mode": "native", "profile": "1g.23gb"}
     assert any(told in note for note in plan.notes(arm_pool(partition=native)))

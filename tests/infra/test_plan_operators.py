@@ -89,7 +89,7 @@ def test_an_exporter_with_chosen_metrics_is_planned(cloud: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_misspelt_is_refused(operator: dict[str, Any]) -> None:
+def test_a_misspelt_operator_key_is_refused(operator: dict[str, Any]) -> None:
     with pytest.raises(spec.SpecError):
         planned("eks", operator)
 
@@ -130,7 +130,7 @@ def test_a_new_cluster_is_not_left_without_node_feature_discovery(cloud: str) ->
 
 
 @pytest.mark.parametrize("cloud", POOLS)
-def test_a_cluster_that_exists_may_have_its_own(cloud: str) -> None:
+def test_an_existing_cluster_may_have_its_own_operator(cloud: str) -> None:
     existing = {} if cloud == "byo" else {"existing": True}
     cluster = POOLS[cloud]["cluster"] | existing
     made = planned(cloud, {"nfd": {"enabled": False}}, cluster=cluster).operator
@@ -175,7 +175,7 @@ def test_a_service_of_eks_images_that_mig_manager_does_not_stop_is_noted(
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_that_an_adopted_operator_must_be_set_back_is_noted(existing: bool) -> None:
+def test_a_note_says_that_an_adopted_operator_must_be_set_back(existing: bool) -> None:
     made = planned("byo", {"existing": existing})
     assert any("must be set back" in note for note in plan.notes(made)) is existing
 

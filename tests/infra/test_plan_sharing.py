@@ -73,12 +73,12 @@ ALL_1G = {"mode": "operator", "config": "all-1g.5gb"}
         ("none", MPS, "none", {"nvidia.com/gpu": 32}),
     ],
 )
-def test_what_nvidias_plugin_offers(
+def test_nvidias_plugin_advertises_replicas(
     partition: Any, sharing: Any, strategy: str, resources: dict[str, int]
 ) -> None:
     made = pool(partition, sharing, strategy=strategy)
-    assert made.resources == resources
-    read = desired_state.parse(made.desired)
+    assert made.offer.resources == resources
+    read = desired_state.parse(made.offer.desired)
     assert dict(read.resources) == resources
     assert [(s.resource, s.replicas) for s in read.sharing] == [(name, 4) for name in resources]
 
@@ -91,10 +91,12 @@ def test_what_nvidias_plugin_offers(
         ("none", {"mode": "mps", "replicas": {"gpu": 48}}, {"nvidia.com/gpu": 48}),
     ],
 )
-def test_what_gke_offers_with_mps_on_partitions_too(
+def test_gke_advertises_replicas_by_mps_also_on_partitions(
     partition: Any, sharing: Any, resources: dict[str, int]
 ) -> None:
-    assert pool(partition, sharing, cloud="gke", machine="a2-highgpu-1g").resources == resources
+    assert (
+        pool(partition, sharing, cloud="gke", machine="a2-highgpu-1g").offer.resources == resources
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_what_gke_offers_with_mps_on_partitions_too(
         (ALL_1G, "none", "none", "partitions are never advertised"),
     ],
 )
-def test_what_nvidias_plugin_cannot_do(
+def test_sharing_that_nvidias_plugin_lacks_is_refused(
     refused: Callable[..., str], partition: Any, sharing: Any, strategy: str, said: str
 ) -> None:
     assert said in refused(partition, sharing, strategy=strategy)
@@ -214,9 +216,7 @@ def sharing_fleet(sharing: list[Any], cloud: str = "eks", **fleet: Any) -> plan.
 
 @pytest.mark.parametrize("cloud", ["eks", "byo"])
 @pytest.mark.parametrize("sharing", ALIKE.values(), ids=ALIKE.keys())
-def test_where_all_pools_share_alike_by_mps_their_config_is_the_default(
-    sharing: list[Any], cloud: str
-) -> None:
+def test_one_mps_config_of_all_pools_is_the_default(sharing: list[Any], cloud: str) -> None:
     """NVIDIA's daemon gets the default config, whatever the node's label."""
     fleet = sharing_fleet(sharing, cloud)
     files = values.operator_files(fleet)
@@ -230,7 +230,7 @@ def test_where_all_pools_share_alike_by_mps_their_config_is_the_default(
 
 
 @pytest.mark.parametrize("sharing", APART.values(), ids=APART.keys())
-def test_where_pools_differ_mps_is_refused(sharing: list[Any]) -> None:
+def test_mps_is_refused_if_pools_share_differently(sharing: list[Any]) -> None:
     with pytest.raises(spec.SpecError, match="pool p1 does not share like it"):
         sharing_fleet(sharing)
 
@@ -251,7 +251,7 @@ def test_a_pool_with_bottlerocket_is_none_of_the_operators() -> None:
         ("eks", {"name": "c", "region": "us-east-1"}, False),
     ],
 )
-def test_that_other_nodes_of_a_cluster_that_exists_are_shared_too_is_noted(
+def test_a_note_says_that_mps_also_shares_other_nodes_of_an_existing_cluster(
     cloud: str, cluster: dict[str, Any], noted: bool
 ) -> None:
     def said(sharing: list[Any]) -> bool:
@@ -263,7 +263,7 @@ def test_that_other_nodes_of_a_cluster_that_exists_are_shared_too_is_noted(
 
 
 @pytest.mark.parametrize(("runs", "refused"), [({}, False), ({"chart_version": "v26.7.1"}, True)])
-def test_mps_under_an_adopted_operator_is_refused_where_the_file_says_what_it_runs(
+def test_mps_is_refused_if_the_stated_version_of_an_adopted_operator_starves_it(
     runs: dict[str, str], refused: bool
 ) -> None:
     raw: dict[str, Any] = {
@@ -335,7 +335,9 @@ def test_an_older_plugin_always_rejects_mps_pods_that_request_several_replicas(
         ("fractional", "HAMi does not run on COS_CONTAINERD"),
     ],
 )
-def test_what_gke_cannot_do(refused: Callable[..., str], sharing: Any, said: str) -> None:
+def test_sharing_that_gke_lacks_is_refused(
+    refused: Callable[..., str], sharing: Any, said: str
+) -> None:
     assert said in refused("none", sharing, cloud="gke", machine="a2-highgpu-1g")
 
 
@@ -345,14 +347,14 @@ def test_mps_with_the_operator_on_gke_is_refused(refused: Callable[..., str]) ->
 
 def test_the_operator_on_gke_replaces_gkes_driver_and_plugin() -> None:
     made = pool(ALL_1G, SLICED, cloud="gke", machine="a2-highgpu-1g")
-    assert isinstance(made, plan.GkePoolPlan)
-    assert (made.driver, made.partition_size, made.sharing_strategy) == (
+    assert isinstance(made.settings, plan.GkeSettings)
+    assert (made.settings.driver, made.settings.partition_size, made.settings.sharing_strategy) == (
         "INSTALLATION_DISABLED",
         None,
         None,
     )
     assert made.labels["gke-no-default-nvidia-gpu-device-plugin"] == "true"
-    assert made.resources == {"nvidia.com/mig-1g.5gb": 28}
+    assert made.offer.resources == {"nvidia.com/mig-1g.5gb": 28}
 
 
 def test_one_file_has_the_sharing_of_all_pools_but_not_the_strategy() -> None:

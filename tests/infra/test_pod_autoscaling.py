@@ -189,8 +189,8 @@ def test_max_partitions_leaves_out_partitions_of_other_workloads() -> None:
     first, second, third = planned(raw).deployments
     assert first.autoscaling is not None
     assert first.autoscaling.max == 7 - 2 - 3
-    assert (first.wanted, first.pending, first.awaited) == (7, 0, True)
-    assert (second.wanted, third.wanted) == (7, 7)
+    assert (first.demanded, first.pending, first.awaited) == (7, 0, True)
+    assert (second.demanded, third.demanded) == (7, 7)
 
 
 def test_only_one_workload_of_a_pool_can_have_max_partitions() -> None:
@@ -233,10 +233,10 @@ def test_min_beyond_all_partitions_is_refused() -> None:
         ([("target", 50)], TRITON, "queue-time is a time, and 50 is not"),
         ([("target", "4s")], VLLM, "requests-waiting is a number, and 4s is not"),
         ([("metric", "cache-usage"), ("target", 101)], VLLM, "101 percent is never reached"),
-        ([("metric", "query")], VLLM, "is missing, and metric: query is asked by it"),
+        ([("metric", "query")], VLLM, "is required by metric: query"),
         ([("query", "sum(a)")], VLLM, "requests-waiting has a query of its own"),
-        ([("model", "m")], VLLM, "requests-waiting is of the whole server"),
-        ([("wake", None)], VLLM, "without a replica nothing measures this metric"),
+        ([("model", "m")], VLLM, "requests-waiting covers the whole server"),
+        ([("wake", None)], VLLM, "this metric comes from the replicas"),
         ([("wake", "sum(a)")], TRITON, "there are always 1 replicas or more"),
         ([("cooldown", "5m")], TRITON, "there are always 1 replicas or more"),
         ([("cooldown", "104s")], VLLM, "write 105s or more, or fewer fallback.failures"),
@@ -245,7 +245,7 @@ def test_min_beyond_all_partitions_is_refused() -> None:
         ([("fallback.replicas", 8)], TRITON, "8 is more than max, 7"),
         ([("scale_up.stabilization", "61m")], TRITON, "61m is more than Kubernetes allows"),
         ([("scale_down.per", "31m")], TRITON, "31m is more than Kubernetes allows"),
-        ([("scale_up.per", "1m")], TRITON, "limits nothing"),
+        ([("scale_up.per", "1m")], TRITON, "has no effect without replicas"),
         ([("target", "50")], TRITON, "is not a duration: an integer with"),
         ([("max", "all")], TRITON, "partitions"),
         ([("window", "0s")], TRITON, "is not a time: an integer of at least 1"),
@@ -286,7 +286,7 @@ def test_a_server_of_any_image_follows_a_query_only() -> None:
 def test_without_a_prometheus_nothing_could_be_scaled() -> None:
     raw = written()
     del raw["pod_autoscaling"]
-    assert "workloads[0].autoscaling: no Prometheus is stated" in refusal(raw)
+    assert "workloads[0].autoscaling: needs a Prometheus" in refusal(raw)
     raw["workloads"][0].pop("autoscaling")
     assert planned(raw).pod_autoscaling is None
 
@@ -325,7 +325,7 @@ def test_a_window_without_two_samples_is_refused() -> None:
     assert planned(raw).pod_autoscaling is not None
     raw["monitoring"]["scrape_interval"] = "16s"
     said = refusal(raw)
-    assert "workloads[0].autoscaling.window: in 30s there are not two samples" in said
+    assert "workloads[0].autoscaling.window: 30s is too short for two samples" in said
     assert "write 64s or more" in said
 
 
@@ -347,7 +347,7 @@ def test_keda_has_only_the_rights_that_it_needs() -> None:
 def test_kedas_namespace_is_not_one_of_the_workloads() -> None:
     raw = copy.deepcopy(FLEET)
     raw["pod_autoscaling"]["namespace"] = "ai"
-    assert "pod_autoscaling.namespace: ai is a namespace of others" in refusal(raw)
+    assert "pod_autoscaling.namespace: ai is in use" in refusal(raw)
     raw["pod_autoscaling"]["existing"] = True
     assert planned(raw).pod_autoscaling is not None
 

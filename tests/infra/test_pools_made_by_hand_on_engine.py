@@ -97,7 +97,7 @@ def adopted(engine: CloudEngine, asked: dict[str, Any], directory: Path, name: s
     preview = engine.preview(asked, "--import-file", str(seen))
     assert preview.code == 0, preview.output
     found = planned(asked)
-    assert not isinstance(found, plan.ByoFleetPlan)
+    assert not isinstance(found, plan.ExistingFleetPlan)
     file.write_text(
         json.dumps(values.import_file(found, PROJECT, json.loads(seen.read_text()), [name]))
     )

@@ -58,7 +58,7 @@ def every_fleet() -> Iterator[plan.FleetPlan]:
     """Together they make whatever the program can make in a cluster."""
     for stack in STACKS:
         fleet = plan.read_file(stack)
-        if not isinstance(fleet, plan.ByoFleetPlan) or fleet.cluster is not None:
+        if not isinstance(fleet, plan.ExistingFleetPlan) or fleet.cluster is not None:
             yield fleet
     for file in sorted((ROOT / "tests" / "infra" / "golden").glob("*.yaml")):
         yield plan.read_file(file)

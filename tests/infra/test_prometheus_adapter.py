@@ -148,7 +148,7 @@ def test_the_adapter_starts_with_a_verified_certificate() -> None:  # S4-38 to -
     ("changes", "said"),
     [
         ({"min": 0, "wake": "sum(a)"}, "replicas cannot go to zero and back"),
-        ({"fallback": {"failures": 2}}, "is KEDA's: without an answer"),
+        ({"fallback": {"failures": 2}}, "applies to KEDA only: without an answer"),
     ],
 )
 def test_settings_that_a_horizontal_pod_autoscaler_lacks_are_refused(
@@ -163,7 +163,7 @@ def test_a_query_of_all_pods_is_not_a_metric_of_pods() -> None:
     server = raw["workloads"][1]
     server["autoscaling"] = {"metric": "query", "query": "sum(a)", "target": 3}
     raw["workloads"] = [server]
-    with pytest.raises(spec.SpecError, match="reads metrics of single pods"):
+    with pytest.raises(spec.SpecError, match="reads metrics per pod"):
         planned(raw)
     server["autoscaling"] = {"metric": "cache-usage", "target": 80}
     metric = values.pod_metric(planned(raw).deployments[0])
@@ -253,7 +253,9 @@ def test_the_clusters_own_adapter_has_its_own_prometheus_and_image() -> None:
     ):
         wrong = copy.deepcopy(raw)
         wrong["pod_autoscaling"][key] = value
-        with pytest.raises(spec.SpecError, match=f"{key}: is of an adapter that the stack makes"):
+        with pytest.raises(
+            spec.SpecError, match=f"{key}: is for an adapter that the stack installs"
+        ):
             planned(wrong)
     (change,) = plan.compare(planned(FLEET), planned(of_the_cluster())).fleet
     assert "existing" in step_text(change.before, change.after)

@@ -88,7 +88,7 @@ def test_an_autoscaled_pool_needs_the_rights_of_its_eks_calls() -> None:
 def test_node_groups_with_tags_need_a_right_of_their_own() -> None:
     assert "eks:TagResource" not in actions(values.aws_policy(eks()))
     autoscaled = eks(min=0, max=2)
-    assert autoscaled.pools[0].tags
+    assert autoscaled.pools[0].settings.tags
     assert "eks:TagResource" in actions(values.aws_policy(autoscaled))
 
 

@@ -35,7 +35,10 @@ def _said(pool: plan.PoolPlan, *, nodes: float, layout: str | None = "old") -> l
 
 def test_another_layout_says_how_many_roll_and_how_long(pool: plan.PoolPlan) -> None:
     (said,) = _said(pool, nodes=8.0)
-    assert f"from old to {pool.mig_config}, so its 8 nodes roll: 1 first as a proof, then" in said
+    assert (
+        f"from old to {pool.offer.mig_config}, so its 8 nodes roll: 1 first as a proof, then"
+        in said
+    )
     assert "at most 1 at a time; pods that use their GPUs are evicted" in said
     assert "It takes 12 h at most" in said, "8 times an hour and a half"
 
@@ -71,8 +74,8 @@ def test_the_time_follows_from_the_policy(
 def test_one_zone_at_a_time_takes_a_turn_in_each(
     zones: int, policy: dict[str, Any], span: str, pool: plan.PoolPlan
 ) -> None:
-    assert isinstance(pool, plan.EksPoolPlan)
-    spread = replace(pool, zones=tuple("abc"[:zones]))
+    assert isinstance(pool.settings, plan.EksSettings)
+    spread = pool.with_settings(replace(pool.settings, zones=tuple("abc"[:zones])))
     (said,) = _said(_with(spread, one_zone_at_a_time=True, **policy), nodes=3)
     assert f"It takes {span} at most" in said
 
@@ -84,25 +87,25 @@ def test_existing_nodes_may_all_be_in_different_zones(pool: plan.PoolPlan) -> No
 
 
 def test_the_same_layout_a_new_pool_and_an_empty_one_are_nothing(pool: plan.PoolPlan) -> None:
-    assert _said(pool, nodes=8, layout=pool.mig_config) == []
+    assert _said(pool, nodes=8, layout=pool.offer.mig_config) == []
     assert _said(pool, nodes=0) == []
     assert rollout_warnings(pool, None, None) == []
-    assert _said(replace(pool, mig_config=None), nodes=8) == []
+    assert _said(replace(pool, offer=replace(pool.offer, mig_config=None)), nodes=8) == []
 
 
 def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(pool: plan.PoolPlan) -> None:
     """With the file as it is nothing changes, and with the old layout there no node does."""
     undone = {"nodes": {"total": 8}, "layout": "old"}
-    assert rollout_warnings(pool, {"migConfig": pool.mig_config}, undone) == []
-    back = replace(pool, mig_config="old")
-    assert rollout_warnings(back, {"migConfig": pool.mig_config}, undone) == []
+    assert rollout_warnings(pool, {"migConfig": pool.offer.mig_config}, undone) == []
+    back = replace(pool, offer=replace(pool.offer, mig_config="old"))
+    assert rollout_warnings(back, {"migConfig": pool.offer.mig_config}, undone) == []
     (said,) = rollout_warnings(pool, {"migConfig": "another"}, undone)
-    assert f"from old to {pool.mig_config}" in said
+    assert f"from old to {pool.offer.mig_config}" in said
 
 
 def test_fewer_nodes_say_that_the_pods_on_them_end(pool: plan.PoolPlan) -> None:
     one = replace(pool, nodes=plan.NodeCount(min=1, max=1, autoscaled=False))
-    (said,) = _said(one, nodes=2, layout=pool.mig_config)
+    (said,) = _said(one, nodes=2, layout=pool.offer.mig_config)
     assert "has 2 nodes and may have 1: 1 node of the cloud's choice goes, undrained" in said
     assert "the pods on it end" in said
 
@@ -112,17 +115,18 @@ def test_where_the_limit_ends_no_node_nothing_is_said(pool: plan.PoolPlan) -> No
     fewer = plan.NodeCount(min=0, max=1, autoscaled=True)
     (byo,) = plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").pools[:1]
     (gke,) = plan.read_file(ROOT / "stacks" / "Pulumi.gke-h100.yaml").pools[:1]
-    assert isinstance(pool, plan.EksPoolPlan)
+    assert isinstance(pool.settings, plan.EksSettings)
     by_karpenter = plan.KarpenterPool(
         image="al2023@v20260714", overlay={}, replaced_together="1", drain_minutes=None
     )
-    for one in (byo, gke, replace(pool, karpenter=by_karpenter)):
+    karpenter = pool.with_settings(replace(pool.settings, karpenter=by_karpenter))
+    for one in (byo, gke, karpenter):
         shrunk = replace(one, nodes=fewer)
-        assert _said(shrunk, nodes=2, layout=one.mig_config) == []
-    (said,) = _said(replace(pool, nodes=fewer), nodes=2, layout=pool.mig_config)
+        assert _said(shrunk, nodes=2, layout=one.offer.mig_config) == []
+    (said,) = _said(replace(pool, nodes=fewer), nodes=2, layout=pool.offer.mig_config)
     assert "1 node of the cloud's choice goes" in said, "EKS wants no more than the maximum"
     fixed = plan.NodeCount(min=1, max=1, autoscaled=False)
-    assert len(_said(replace(gke, nodes=fixed), nodes=2, layout=gke.mig_config)) == 1
+    assert len(_said(replace(gke, nodes=fixed), nodes=2, layout=gke.offer.mig_config)) == 1
 
 
 def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
@@ -142,13 +146,13 @@ def test_warnings_assume_the_controllers_time_limits() -> None:
 
 def test_another_driver_says_which_nodes_roll_and_how_long(pool: plan.PoolPlan) -> None:
     pinned = replace(pool, driver_version="590.48.01")
-    live = {"migConfig": pool.mig_config, "driverVersion": "580.95.05"}
+    live = {"migConfig": pool.offer.mig_config, "driverVersion": "580.95.05"}
     status = {"nodes": {"total": 8}}
     (said,) = rollout_warnings(pinned, live, status)
     assert "the driver changes from 580.95.05 to 590.48.01; of its 8 nodes those with" in said
     assert "1 first as a proof, then at most 1 at a time" in said
     assert "It takes 16 h at most" in said, "8 times two hours"
-    (said,) = rollout_warnings(pinned, {"migConfig": pool.mig_config}, status)
+    (said,) = rollout_warnings(pinned, {"migConfig": pool.offer.mig_config}, status)
     assert "the driver changes to 590.48.01" in said
     assert rollout_warnings(pinned, {**live, "driverVersion": "590.48.01"}, status) == []
     assert rollout_warnings(pool, live, status) == [], "from then on it is NVIDIA's to change"

@@ -150,7 +150,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         GKE,
         "  zones: [us-central1-c]\n",
         "",
-        ("node_pools[0].zones", "is missing", "[us-central1-a]"),
+        ("node_pools[0].zones", "is required", "[us-central1-a]"),
     ),
     (GKE, "[us-central1-c]", "[us-east1-c]", ("us-east1-c is not a zone of us-central1",)),
     (GKE, "[us-central1-c]", "us-central1-c", ("zones", "not a list")),

@@ -12,7 +12,7 @@ import yaml
 
 from apis import desired_state
 from infra import plan, spec, values
-from infra.plan import ByoFleetPlan, PoolPlan
+from infra.plan import ExistingFleetPlan, PoolPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +40,7 @@ def refusal(raw: Mapping[str, Any]) -> str:
 
 def test_s0_is_8_gpus_with_2_partitions_of_half_a_gpu() -> None:
     (pool,) = pools("gke-h100").values()
-    assert (pool.gpu_count, pool.layout, pool.resources) == (
+    assert (pool.gpu_count, pool.offer.layout, pool.offer.resources) == (
         8,
         {"3g.40gb": 2},
         {"nvidia.com/gpu": 16},
@@ -59,7 +59,7 @@ def test_s0_every_size_of_the_walkthrough(size: str, partitions: int) -> None:  
         "max_pods_per_node": 110,
     }
     (pool,) = planned(raw).pools
-    assert pool.resources == {"nvidia.com/gpu": partitions}
+    assert pool.offer.resources == {"nvidia.com/gpu": partitions}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_s0_sizes_of_the_other_gpus(machine: str, sizes: dict[str, int]) -> None
     pool = {"name": "a", "machine_type": machine, "zones": ["us-central1-c"], "nodes": {"count": 1}}
     for size, partitions in sizes.items():
         raw["node_pools"] = [pool | {"partition": {"mode": "native", "profile": size}}]
-        assert planned(raw).pools[0].resources == {"nvidia.com/gpu": partitions}, size
+        assert planned(raw).pools[0].offer.resources == {"nvidia.com/gpu": partitions}, size
 
 
 def test_s0_4g_is_refused_at_plan() -> None:
@@ -100,13 +100,15 @@ def test_s1_layouts(config: str, strategy: str, resources: dict[str, int]) -> No
     raw["node_pools"][0]["partition"] = {"mode": "operator", "config": config}
     raw["gpu_operator"]["mig_strategy"] = strategy
     (pool,) = planned(raw).pools
-    assert pool.resources == {f"nvidia.com/{name}": count for name, count in resources.items()}
+    assert pool.offer.resources == {
+        f"nvidia.com/{name}": count for name, count in resources.items()
+    }
 
 
 def test_s1_before_mig_a_node_has_8_gpus() -> None:  # S1-22
     raw = written("eks-a100")
     raw["node_pools"][0]["partition"] = "none"
-    assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 8}
+    assert planned(raw).pools[0].offer.resources == {"nvidia.com/gpu": 8}
 
 
 def test_s1_versions_of_plugin_and_feature_discovery_can_be_pinned() -> None:  # S1-10, -14, -20
@@ -148,7 +150,7 @@ def test_s1_layouts_are_the_published_ones() -> None:  # S1-34 to -36
 
 def test_s2_partitions_one_gpu_of_six_at_the_published_starts() -> None:
     fleet = planned(written("hosts-a100"))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     (host,) = fleet.hosts
     assert (host.gpu.name, host.gpu_count, host.wait_minutes) == ("A100-40", 6, None)
     (gpu,) = host.gpus
@@ -171,7 +173,7 @@ def test_s2_partitions_one_gpu_of_six_at_the_published_starts() -> None:
         ),
         (
             [{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb"}],
-            "has no start, but others on this GPU have",
+            "has no start, but other instances on this GPU have",
         ),
     ],
 )
@@ -189,7 +191,7 @@ def test_s2_without_starts_placements_are_found() -> None:
         {"profile": "1g.5gb"},
     ]
     fleet = planned(raw)
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     taken = [set(range(p.start, p.start + p.size)) for p in fleet.hosts[0].gpus[0].instances]
     assert len(taken) == 3
     assert len(set().union(*taken)) == sum(map(len, taken))
@@ -277,22 +279,22 @@ def test_s3_mig_and_fractional_sharing_are_refused_together() -> None:
 
 def test_s4_partitions_times_slices() -> None:
     made = pools("existing-a100-t4")
-    assert made["a100-40gb"].resources == {  # S4-62
+    assert made["a100-40gb"].offer.resources == {  # S4-62
         "nvidia.com/mig-1g.5gb": 8,
         "nvidia.com/mig-2g.10gb": 3,
         "nvidia.com/mig-3g.20gb": 4,
     }
-    assert made["a100-40gb"].devices == {
+    assert made["a100-40gb"].offer.devices == {
         "nvidia.com/mig-1g.5gb": 2,
         "nvidia.com/mig-2g.10gb": 1,
         "nvidia.com/mig-3g.20gb": 1,
     }
-    assert made["tesla-t4"].resources == {"nvidia.com/gpu": 14}  # S4-55
+    assert made["tesla-t4"].offer.resources == {"nvidia.com/gpu": 14}  # S4-55
 
 
 def test_s4_pods_choose_nodes_by_these_labels() -> None:
     a100, t4 = (
-        desired_state.parse(pool.desired).labels
+        desired_state.parse(pool.offer.desired).labels
         for pool in planned(written("existing-a100-t4")).pools
     )
     assert t4["nvidia.com/gpu.product"] == ("Tesla-T4-SHARED",)  # S4-56
@@ -309,7 +311,7 @@ def test_without_feature_discovery_no_label_is_expected() -> None:
     """GKE's nodes have no GPU feature discovery; HAMi's have another device plugin."""
     for stack in ("gke-h100", "fractional"):
         for pool in planned(written(stack)).pools:
-            assert desired_state.parse(pool.desired).labels == {}
+            assert desired_state.parse(pool.offer.desired).labels == {}
 
 
 def test_s4_single_strategy_gives_seven() -> None:  # S4-23
@@ -319,7 +321,7 @@ def test_s4_single_strategy_gives_seven() -> None:  # S4-23
         "partition": {"mode": "operator", "config": "all-1g.5gb"},
         "sharing": "none",
     }
-    assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 7}
+    assert planned(raw).pools[0].offer.resources == {"nvidia.com/gpu": 7}
 
 
 def test_s4_is_scaled_to_as_many_as_its_gpu_has_partitions() -> None:  # S4-23, -45, -46

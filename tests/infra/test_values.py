@@ -47,12 +47,12 @@ def test_nvidias_parser_accepts_every_layout(
     configs = values.mig_parted_config(fleet.pools)["mig-configs"]
     sample = {sum(es[0].get("mig-devices", {}).values()): name for name, es in configs.items()}
     assert set(sample) == set(range(8))
-    chosen = {fleet.pools[0].mig_config, *sample.values()}
+    chosen = {fleet.pools[0].offer.mig_config, *sample.values()}
     check_config({"version": "v1", "mig-configs": {name: configs[name] for name in chosen}})
 
 
 def test_layouts_only_match_the_pools_own_gpu(fleet: EksFleetPlan) -> None:
-    (entry,) = values.mig_parted_config(fleet.pools)["mig-configs"][fleet.pools[0].mig_config]
+    (entry,) = values.mig_parted_config(fleet.pools)["mig-configs"][fleet.pools[0].offer.mig_config]
     assert entry == {
         "device-filter": ["0x20B010DE", "0x20B110DE", "0x20F110DE", "0x20F610DE"],
         "devices": "all",

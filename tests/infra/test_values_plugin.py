@@ -62,17 +62,17 @@ def test_nvidias_plugin_parses_each_config_as_planned(
     for file, verdict in read.items():
         assert (verdict["Error"], verdict["Unknown"]) == ("", "")
         pool, sharing = meant[file], verdict["Config"]["sharing"]
-        kind = "mps" if pool.sharing[0].strategy == "mps" else "timeSlicing"
+        kind = "mps" if pool.offer.sharing[0].strategy == "mps" else "timeSlicing"
         found = {
             r["name"]: (r["replicas"], r.get("rename", r["name"]))
             for r in sharing[kind]["resources"]
         }
         assert found == {
-            share.resource: (share.replicas, share.advertised) for share in pool.sharing
+            share.resource: (share.replicas, share.advertised) for share in pool.offer.sharing
         }
         assert (
             sharing[kind].get("failRequestsGreaterThanOne", False)
-            == pool.sharing[0].fail_requests_greater_than_one
+            == pool.offer.sharing[0].fail_requests_greater_than_one
         )
 
 

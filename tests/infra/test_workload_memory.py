@@ -118,7 +118,7 @@ def test_workloads_that_may_share_a_partition_are_added_up() -> None:
     assert said.count("may share one") == 1
 
 
-def test_of_workloads_that_share_the_largest_replicas_are_counted_and_no_more_than_fit() -> None:
+def test_shared_memory_counts_the_largest_replicas_that_fit_on_a_device() -> None:
     raw = two_on_one_partition("1216Mi", "1216Mi")
     raw["workloads"][0]["replicas"] = raw["workloads"][1]["replicas"] = 4
     assert len(planned(raw).deployments) == 2

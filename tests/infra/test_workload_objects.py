@@ -391,4 +391,4 @@ def test_pods_that_a_namespace_of_the_stack_would_refuse_are_refused_first(
         planned(raw)
     (line,) = (one for one in str(error.value).splitlines() if "hostIPC" in one)
     assert "create_namespace" in line
-    assert "make namespace models with the label pod-security.kubernetes.io/enforce" in line
+    assert "create namespace models with the label pod-security.kubernetes.io/enforce" in line

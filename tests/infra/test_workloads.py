@@ -131,7 +131,7 @@ def test_workloads_of_one_resource_are_counted_together() -> None:
     raw = written(("replicas", 10))
     raw["workloads"].append(raw["workloads"][0] | {"name": "second", "replicas": 7})
     first, second = planned(raw).deployments
-    assert (first.wanted, second.wanted, first.pending) == (17, 17, 1)
+    assert (first.demanded, second.demanded, first.pending) == (17, 17, 1)
     assert not first.awaited
     assert not second.awaited
 
@@ -177,7 +177,7 @@ def test_replicas_for_which_nodes_have_no_processor_or_memory_are_not_awaited() 
         unlimited = (change, ("limits", {}))
         (one,) = planned(written(*unlimited)).deployments
         assert (one.runs, one.pending, one.awaited) == (10, 6, False)
-        assert any("room for 10 of its 16 replicas at most" in n for n in noted(*unlimited))
+        assert any("room for 10 of its 16 replicas" in n for n in noted(*unlimited))
     assert not any("room for" in note for note in noted())
 
 
@@ -230,11 +230,17 @@ def test_names_that_only_begin_like_a_token_are_not_tokens() -> None:
             "partitions as nvidia.com/gpu; write gpu",
         ),
         ([("pool", "h100-partition-3")], "pool: no pool is named h100-partition-3; did you mean"),
-        ([("image", "vllm/vllm-openai")], "image: vllm/vllm-openai names another image whenever"),
+        ([("image", "vllm/vllm-openai")], "image: vllm/vllm-openai is a moving tag"),
         ([("image", "vllm/vllm-openai:latest")], "add a tag other than latest, or a digest"),
-        ([("image", "localhost:5000/vllm")], "image: localhost:5000/vllm names another image"),
-        ([("namespace", "kube-system")], "namespace: kube-system is of Kubernetes itself"),
-        ([("namespace", "slicewright-system")], "namespace: slicewright-system is slicewright's"),
+        ([("image", "localhost:5000/vllm")], "image: localhost:5000/vllm is a moving tag"),
+        (
+            [("namespace", "kube-system")],
+            "namespace: kube-system is reserved for Kubernetes itself",
+        ),
+        (
+            [("namespace", "slicewright-system")],
+            "namespace: slicewright-system is reserved for slicewright",
+        ),
         ([("tensor_parallel", 2)], "tensor_parallel: 2 partitions of one pod cannot reach"),
         ([("requests.cpu", 25)], "requests.cpu: 25 is above the limit, 24; write 24 or less"),
         (
@@ -274,14 +280,14 @@ def test_names_that_only_begin_like_a_token_are_not_tokens() -> None:
         ([("run_as_user", 0)], "run_as_user: must be at least 1, but is 0: 0 is root"),
     ],
 )
-def test_what_cannot_work_is_refused_where_it_stands(
+def test_settings_that_cannot_work_are_refused_at_their_key(
     changes: list[tuple[str, Any]], said: str
 ) -> None:
     assert said in refusal(*changes)
 
 
 def test_a_revision_is_of_a_model_on_the_hub() -> None:
-    assert "model.revision: is of a model on the Hugging Face Hub" in refusal(
+    assert "model.revision: applies to models on the Hugging Face Hub" in refusal(
         ("model.revision", "main"), of=1
     )
 
@@ -302,7 +308,7 @@ def test_two_workloads_of_one_name_are_refused_whatever_their_kind() -> None:
 def test_a_namespace_is_made_or_not_for_all_of_its_workloads() -> None:
     raw = written()
     raw["workloads"].append(raw["workloads"][0] | {"name": "second", "create_namespace": False})
-    with pytest.raises(spec.SpecError, match=r"workloads\[0\] says true of the same namespace, ai"):
+    with pytest.raises(spec.SpecError, match=r"workloads\[0\] has true for the same namespace, ai"):
         planned(raw)
 
 
@@ -350,7 +356,7 @@ def test_a_resource_is_named_where_the_nodes_offer_several() -> None:
     del raw["workloads"][0]["resource"]
     with pytest.raises(spec.SpecError) as refused:
         planned(raw)
-    assert "resource: is missing, and nodes of a offer several" in str(refused.value)
+    assert "resource: is required: nodes of a offer several resources" in str(refused.value)
     assert "write one of mig-1g.5gb, mig-2g.10gb, mig-3g.20gb" in str(refused.value)
 
 
@@ -358,7 +364,7 @@ def test_gpus_shared_by_fractions_take_no_servers() -> None:
     raw = shared(1, 90)
     raw["node_pools"][0] |= {"sharing": "fractional", "partition": "none"}
     raw["fractional"] = {"provider": "hami"}
-    with pytest.raises(spec.SpecError, match="shared by fractions, which this kind does not ask"):
+    with pytest.raises(spec.SpecError, match="shared by fractions, and workloads of kind"):
         planned(raw)
 
 
@@ -383,19 +389,19 @@ def test_a_load_balancer_without_a_key_for_the_api_is_noted() -> None:
     assert any("whoever reaches" in note for note in noted(*open_to_all, ("secrets", {})))
 
 
-def test_a_load_balancer_of_triton_is_noted_with_what_it_opens() -> None:
+def test_a_note_says_which_ports_tritons_load_balancer_opens() -> None:
     def opened(*changes: tuple[str, Any]) -> list[str]:
         found = plan.notes(planned(written(*changes, stack=TRITON)))
         return [note for note in found if "whoever reaches" in note]
 
     assert not opened(("service", {}))
     (note,) = opened(("service", {"type": "LoadBalancer"}))
-    assert "read its metrics on port 8002, for Triton asks for no key" in note
+    assert "read its metrics on port 8002, because Triton asks for no key" in note
     (note,) = opened(("service", {"type": "LoadBalancer"}), ("model_control", "explicit"))
     assert "may load and unload its models" in note
 
 
-def test_what_is_not_compared_is_noted() -> None:
+def test_a_note_says_which_memory_is_not_compared() -> None:
     assert any(
         "not compared with the partition: for that, write model.attention" in note
         for note in noted(("model.attention", None))
@@ -448,10 +454,13 @@ def test_eight_tritons_find_a_slice_of_two_partitions_and_a_ninth_does_not() -> 
         ([("model_repository", {"server": "nfs", "paht": "/m"})], "did you mean path?"),
         ([("model_repository", None)], "model_repository: is missing"),
         ([("dtype", "auto")], "dtype: unknown key"),
-        ([("namespace", "gpu-operator")], "namespace: gpu-operator is the GPU operator's"),
+        (
+            [("namespace", "gpu-operator")],
+            "namespace: gpu-operator is reserved for the GPU operator",
+        ),
     ],
 )
-def test_what_cannot_work_with_triton_is_refused_where_it_stands(
+def test_triton_settings_that_cannot_work_are_refused_at_their_key(
     changes: list[tuple[str, Any]], said: str
 ) -> None:
     assert said in refusal(*changes, stack=TRITON)
@@ -468,8 +477,8 @@ def test_a_misspelled_kind_is_read_by_its_other_keys_so_that_they_are_checked_to
     [
         ([("health.port", "web")], 0, "health.port: no port is named web; write http or metrics"),
         ([("ports", {})], 0, "health.port: no port is named http; add ports: {http: 8000}"),
-        ([("service", {})], 1, "service: there is no port for it"),
-        ([("ports", {"a": 1, "b": 1})], 1, "ports.a: 1 has another name too"),
+        ([("service", {})], 1, "service: needs a port"),
+        ([("ports", {"a": 1, "b": 1})], 1, "ports.a: 1 is also listed under another name"),
         ([("ports", {"HTTP": 1})], 1, "is not the name of a port"),
         ([("ports", {"http": 70_000})], 1, "must be at most 65535, but is 70000"),
         ([("gpus", 9)], 1, "gpus: a pod runs on one node, and nodes of whole have 8 GPUs"),
@@ -479,7 +488,7 @@ def test_a_misspelled_kind_is_read_by_its_other_keys_so_that_they_are_checked_to
         ([("model", {})], 0, "model: unknown key"),
     ],
 )
-def test_what_cannot_work_with_a_container_is_refused_where_it_stands(
+def test_container_settings_that_cannot_work_are_refused_at_their_key(
     changes: list[tuple[str, Any]], of: int, said: str
 ) -> None:
     assert said in refusal(*changes, of=of, stack=CONTAINER)
@@ -492,7 +501,7 @@ def test_every_cloud_has_workloads() -> None:
         assert not plan.unbuildable(found)
 
 
-def test_of_an_unknown_kind_no_key_is_taken_for_missing() -> None:
+def test_an_unknown_kind_of_workload_reports_no_missing_keys() -> None:
     """Which keys it must have depends on the kind."""
     raw = copy.deepcopy(STACK)
     raw["workloads"] = [{"name": "web", "kind": "nginx", "pool": "h100-partition-3g"}]

@@ -113,7 +113,7 @@ def deployed() -> tuple[frozenset[str], frozenset[str]]:
         *(plan.read_file(file) for file in STACKS),
     ]
     for fleet in fleets:
-        if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is None:
+        if isinstance(fleet, plan.ExistingFleetPlan) and fleet.cluster is None:
             continue
         for resource in recorded(fleet, "licences"):
             if resource.type != "kubernetes:helm.sh/v3:Release":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from slicewright import cli
 from slicewright.commands.cluster_options import access_of, stack_of
 from slicewright.live.access import NoCluster
@@ -34,7 +34,7 @@ def own_context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
         None,
         None,
     )
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     assert fleet.cluster is not None
     (tmp_path / "config").write_text(_config("current", fleet.cluster.context))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from infra.plan.changes.change import Change, FleetChange, PartChange, replaces_cluster
 from infra.plan.changes.rules import ChangeEffect, Rule, RuleTable, rules_of
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.hosts import HostPlan
-from infra.plan.model.nodes import NodeCount
-from infra.plan.model.pools import CloudPoolPlan, PoolPlan
+from infra.plan.model.pools import CloudSettings, PlannedPool, PoolPlan
 
 Cloud = Literal["gke", "eks", "byo"]
 _ABSENT: Final[Any] = object()
@@ -49,16 +48,6 @@ they stay as they are.
 """
 
 
-class _Spread(Protocol):
-    """A pool of a cloud, or its system pool."""
-
-    @property
-    def zones(self) -> Sequence[str]: ...
-
-    @property
-    def nodes(self) -> NodeCount: ...
-
-
 def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
     """Pools and hosts are matched by name: a renamed one is one gone and one new."""
     cloud, earlier_cloud = cloud_of(after), cloud_of(before)
@@ -85,12 +74,12 @@ def cloud_of(plan: FleetPlan) -> Cloud:
             return "gke"
         case EksFleetPlan():
             return "eks"
-        case ByoFleetPlan():
+        case ExistingFleetPlan():
             return "byo"
 
 
 def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
-    return plan.hosts if isinstance(plan, ByoFleetPlan) else ()
+    return plan.hosts if isinstance(plan, ExistingFleetPlan) else ()
 
 
 def _compare_clusters(before: FleetPlan, after: FleetPlan, cloud: Cloud) -> list[Change]:
@@ -126,13 +115,17 @@ def _mark_ended_nodes(changes: Sequence[Change], before: Any, after: Any) -> lis
     ]
 
 
-def _zones_end_nodes(before: _Spread, after: _Spread) -> bool:
-    """True if a zone goes, or each zone gets fewer nodes: GKE counts fixed ones per zone."""
-    if set(before.zones) - set(after.zones):
+def _zones_end_nodes(before: Any, after: Any) -> bool:
+    """True if a zone goes, or each zone gets fewer nodes: GKE counts fixed ones per zone.
+
+    before, after: a pool of a cloud, or its system pool.
+    """
+    old_zones, new_zones = _value_at(before, "zones"), _value_at(after, "zones")
+    if set(old_zones) - set(new_zones):
         return True
     if before.nodes.autoscaled or after.nodes.autoscaled:
         return False
-    return before.nodes.max * len(after.zones) > after.nodes.max * len(before.zones)
+    return bool(before.nodes.max * len(new_zones) > after.nodes.max * len(old_zones))
 
 
 def _compare_parts(
@@ -159,16 +152,18 @@ def _compare_parts(
 
 def _removal_effect(part: PoolPlan | HostPlan) -> ChangeEffect:
     """A cloud deletes the nodes of a deleted pool. Existing nodes and hosts stay as they are."""
-    return ChangeEffect.REPLACE if isinstance(part, CloudPoolPlan) else ChangeEffect.IN_PLACE
+    return ChangeEffect.REPLACE if _creates_machines(part) else ChangeEffect.IN_PLACE
+
+
+def _creates_machines(part: PoolPlan | HostPlan) -> bool:
+    return isinstance(part, PlannedPool) and isinstance(part.settings, CloudSettings)
 
 
 def _addition_effect(part: PoolPlan | HostPlan) -> ChangeEffect:
     """A new machine has no pods yet. On an existing one, the GPUs are partitioned."""
     match part:
-        case CloudPoolPlan():
-            partitioned = False
-        case PoolPlan():
-            partitioned = part.partitioned
+        case PlannedPool():
+            partitioned = part.offer.partitioned and not _creates_machines(part)
         case HostPlan():
             partitioned = bool(part.gpus)
     return ChangeEffect.ROLL if partitioned else ChangeEffect.IN_PLACE
@@ -203,26 +198,28 @@ def _compare_part(
 def _part_changes(
     before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule]
 ) -> list[Change]:
-    if isinstance(before, PoolPlan) and rules:
+    if isinstance(before, PlannedPool) and rules:
         # Karpenter's rules hold if it makes the nodes both before and after.
-        karpenter = all(getattr(pool, "karpenter", None) is not None for pool in (before, after))
+        karpenter = all(
+            _value_at(pool, "karpenter") not in (_ABSENT, None) for pool in (before, after)
+        )
         rules = (*(rules_of("karpenter_pool") if karpenter else rules), *rules_of("every_pool"))
     changes = _mark_ended_nodes(_changed_fields(before, after, rules), before, after)
     # GKE's own sharing is among the pool's other fields.
-    if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
+    if any(_value_at(pool, "sharing_strategy") not in (_ABSENT, None) for pool in (before, after)):
         changes = [change for change in changes if change.rule.field != "sharing"]
-    if isinstance(before, PoolPlan) and isinstance(after, PoolPlan):
+    if isinstance(before, PlannedPool) and isinstance(after, PlannedPool):
         changes += _forgotten_layouts(before, after)
     return changes
 
 
 def _forgotten_layouts(before: PoolPlan, after: PoolPlan) -> list[Change]:
     """An earlier layout by GPU index that mig-manager would no longer know."""
-    if before.layout is not None or after.mig_config is None:
+    if before.offer.layout is not None or after.offer.mig_config is None:
         return []
-    if before.layouts in (after.layouts, *after.previous):
+    if before.offer.layouts in (after.offer.layouts, *after.offer.previous):
         return []
-    return [Change(rule=_FORGOTTEN_LAYOUT, before=before.mig_config, after=None)]
+    return [Change(rule=_FORGOTTEN_LAYOUT, before=before.offer.mig_config, after=None)]
 
 
 def _changed_fields(before: Any, after: Any, rules: Sequence[Rule]) -> list[Change]:
@@ -235,6 +232,11 @@ def _changed_fields(before: Any, after: Any, rules: Sequence[Rule]) -> list[Chan
 
 
 def _value_at(plan: Any, field: str) -> Any:
+    """The value at a path in a plan. A pool's offer and settings count as the pool itself."""
+    if isinstance(plan, PlannedPool):
+        first = field.split(".")[0]
+        holders = (plan, plan.settings, plan.offer)
+        plan = next((holder for holder in holders if hasattr(holder, first)), plan)
     for step in field.split("."):
         plan = getattr(plan, step, _ABSENT)
         if plan is _ABSENT or plan is None:

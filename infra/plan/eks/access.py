@@ -33,28 +33,29 @@ def access_of(
         yield refuse(
             _AT,
             f"{len(access.entries)} access entries are too many: EKS allows {_MOST}",
-            "give roles that many people assume",
+            "grant access to roles that several people assume",
             "EKS service quotas, access entries per cluster",
         )
     first: dict[str, int] = {}
     for i, entry in enumerate(access.entries):
-        there = first.setdefault(entry.principal, i)
-        if there != i:
+        first_index = first.setdefault(entry.principal, i)
+        if first_index != i:
             yield refuse(
                 (*_AT, i, "principal"),
-                f"{entry.principal} has an entry already, entries[{there}], and EKS allows one",
-                "join the two",
+                f"{entry.principal} already has an entry, entries[{first_index}]: EKS allows one "
+                "per principal",
+                "merge the two",
                 _GUIDE,
             )
         yield from _check_principal(entry.principal, (*_AT, i, "principal"), region)
         yield from _check_rights(entry, (*_AT, i))
     partition = region.partition if region is not None else "aws"
-    found = tuple(
+    entries = tuple(
         _planned(entry, partition) for entry in sorted(access.entries, key=lambda e: e.principal)
     )
     if not access.creator_admin and not cluster.existing:
-        yield from _check_somebody_administers(found)
-    return found
+        yield from _check_somebody_administers(entries)
+    return entries
 
 
 def _check_principal(arn: str, path: spec.Path, region: AwsRegion | None) -> Checked[None]:
@@ -79,7 +80,7 @@ def _check_rights(entry: spec.AccessEntry, path: spec.Path) -> Checked[None]:
     if not entry.policies and not entry.groups:
         yield refuse(
             path,
-            "has neither policies nor groups, so that its principal could do nothing",
+            "has neither policies nor groups: its principal would have no rights",
             "write policies: [{name: AmazonEKSViewPolicy}], or groups of role bindings",
             _GUIDE,
         )
@@ -88,7 +89,7 @@ def _check_rights(entry: spec.AccessEntry, path: spec.Path) -> Checked[None]:
         if name in named[:i]:
             yield refuse(
                 (*path, "policies", i, "name"),
-                f"{name} is there twice, and EKS associates a policy with an entry once",
+                f"{name} is listed twice: EKS associates a policy with an entry once",
                 "join their namespaces",
                 _POLICIES,
             )

@@ -21,22 +21,22 @@ def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
         return ()
     yield from _check_network_policy(cluster)
     yield from _check_kube_proxy(cluster)
-    found = []
+    addons = []
     for name in sorted({*_ALWAYS, *cluster.addons, *_with_identities(cluster)}):
-        asked = cluster.addons.get(name, spec.EksAddon())
-        settings = asked.settings
+        addon = cluster.addons.get(name, spec.EksAddon())
+        settings = addon.settings
         if name == "vpc-cni":
             # Without it, NetworkPolicies have no effect.
             settings = {**(settings or {}), "enableNetworkPolicy": "true"}
-        found.append(
+        addons.append(
             EksAddonPlan(
                 name=name,
-                version=asked.version,
+                version=addon.version,
                 settings=None if settings is None else json.dumps(settings, sort_keys=True),
                 identity=OF_ADDONS.get(name),
             )
         )
-    return tuple(found)
+    return tuple(addons)
 
 
 def _with_identities(cluster: spec.EksCluster) -> tuple[str, ...]:
@@ -68,22 +68,22 @@ def _check_network_policy(cluster: spec.EksCluster) -> Checked[None]:
 
 def _check_kube_proxy(cluster: spec.EksCluster) -> Checked[None]:
     """Its version is Kubernetes' own, and EKS has one for each version of a cluster."""
-    asked = cluster.addons.get("kube-proxy")
-    if asked is None or asked.version is None or cluster.version is None:
+    addon = cluster.addons.get("kube-proxy")
+    if addon is None or addon.version is None or cluster.version is None:
         return
     of_proxy, of_cluster = (
         tuple(int(part) for part in text.split(".")[:2])
-        for text in (asked.version.removeprefix("v"), cluster.version)
+        for text in (addon.version.removeprefix("v"), cluster.version)
     )
     if of_proxy > of_cluster:
         yield refuse(
             ("cluster", "addons", "kube-proxy", "version"),
-            f"kube-proxy {asked.version} is newer than the cluster's Kubernetes {cluster.version}",
+            f"kube-proxy {addon.version} is newer than the cluster's Kubernetes {cluster.version}",
             f"write a version that starts with v{cluster.version}., or raise cluster.version",
             "Kubernetes docs, version skew policy: kube-proxy",
         )
 
 
 def _settings(cluster: spec.EksCluster, addon: str) -> dict[str, Any]:
-    asked = cluster.addons.get(addon)
-    return dict(asked.settings or {}) if asked is not None else {}
+    stated_addon = cluster.addons.get(addon)
+    return dict(stated_addon.settings or {}) if stated_addon is not None else {}

@@ -24,12 +24,14 @@ ones. Sources: aws/amazon-vpc-cni-k8s, docs/eni-and-ip-target.md; awslabs/ai-on-
 
 def nodes_by_zone(system: SystemPoolPlan, pools: Sequence[EksPoolPlan]) -> Mapping[str, int]:
     """The greatest number of nodes in each zone. EKS spreads a pool's nodes over its zones."""
-    found: Counter[str] = Counter()
-    users: list[SystemPoolPlan | EksPoolPlan] = [system, *pools]
-    for user in users:
-        for zone in user.zones:
-            found[zone] += -(-user.nodes.max // len(user.zones))
-    return found
+    nodes: Counter[str] = Counter()
+    for zones, count in [
+        (system.zones, system.nodes),
+        *((pool.settings.zones, pool.nodes) for pool in pools),
+    ]:
+        for zone in zones:
+            nodes[zone] += -(-count.max // len(zones))
+    return nodes
 
 
 def check_own_subnets(
@@ -47,8 +49,8 @@ def check_own_subnets(
         if nodes > _ROOM:
             yield refuse(
                 ("node_pools",),
-                f"{nodes} nodes in {zone} at their most: the subnet that the stack makes there has "
-                f"{_ROOM} addresses",
+                f"pools may have {nodes} nodes in {zone}, and the subnet that the stack creates "
+                f"there has {_ROOM} addresses",
                 "lower nodes, use more zones, or name larger subnets in cluster.network",
                 "VPC user guide, subnet sizing",
             )

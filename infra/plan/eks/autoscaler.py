@@ -22,34 +22,34 @@ def autoscaler_of(
     fleet: spec.EksFleet,
 ) -> Checked[EksAutoscalerPlan | KarpenterPlan | None]:
     """None without one, and of an existing cluster, which keeps its own."""
-    asked = fleet.cluster.autoscaler
-    if asked is None or fleet.cluster.existing:
+    autoscaler = fleet.cluster.autoscaler
+    if autoscaler is None or fleet.cluster.existing:
         return None
-    if isinstance(asked, spec.Karpenter):
-        return (yield from karpenter_of(asked, fleet.cluster.version))
-    known = catalog.autoscaler_releases()
-    yield from _check_chart(asked.chart_version, fleet.cluster.version, known)
-    image = yield from _image(asked, fleet.cluster.version, known)
+    if isinstance(autoscaler, spec.Karpenter):
+        return (yield from karpenter_of(autoscaler, fleet.cluster.version))
+    releases = catalog.autoscaler_releases()
+    yield from _check_chart(autoscaler.chart_version, fleet.cluster.version, releases)
+    image = yield from _image(autoscaler, fleet.cluster.version, releases)
     if image is None:
         return None
     repository, _, tag = image.partition(":v")
     return EksAutoscalerPlan(
-        repository=asked.repository,
-        chart_version=asked.chart_version or known.chart,
+        repository=autoscaler.repository,
+        chart_version=autoscaler.chart_version or releases.chart,
         image=repository,
         tag=f"v{tag}",
-        expander=asked.expander,
-        scale_down=asked.scale_down,
+        expander=autoscaler.expander,
+        scale_down=autoscaler.scale_down,
         # A node holds its startup taint as long as it may take to be verified.
         unready_minutes=max(_UNREADY_MINUTES, fleet.verify_timeout_minutes),
     )
 
 
 def _check_chart(
-    chart: str | None, version: str | None, known: catalog.AutoscalerReleases
+    chart: str | None, version: str | None, releases: catalog.AutoscalerReleases
 ) -> Checked[None]:
     """An older chart gives its pod fewer rights in the cluster than the release needs."""
-    oldest = known.charts.get(version or "")
+    oldest = releases.charts.get(version or "")
     if chart is not None and oldest is not None and _order(chart) < _order(oldest):
         yield refuse(
             (*_AT, "chart_version"),
@@ -64,7 +64,7 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def _image(
-    asked: spec.ClusterAutoscaler, version: str | None, known: catalog.AutoscalerReleases
+    autoscaler: spec.ClusterAutoscaler, version: str | None, releases: catalog.AutoscalerReleases
 ) -> Checked[str | None]:
     """It simulates the scheduler, so it needs the minor version of the cluster's Kubernetes."""
     if version is None:
@@ -72,22 +72,22 @@ def _image(
             _AT,
             "each release of cluster-autoscaler is for one minor version of Kubernetes, and the "
             "file does not say which one the cluster has",
-            f'write cluster.version, like "{max(known.images)}"',
+            f'write cluster.version, like "{max(releases.images)}"',
             _RELEASES,
         )
         return None
-    if asked.image is None:
-        if version not in known.images:
+    if autoscaler.image is None:
+        if version not in releases.images:
             yield refuse(
                 _AT,
                 f"the catalog has no release of cluster-autoscaler for Kubernetes {version}",
                 f"write image: {_REGISTRY}:v{version}.<patch>, or a version of "
-                f"{', '.join(known.images)}",
+                f"{', '.join(releases.images)}",
                 CATALOG,
             )
             return None
-        return f"{_REGISTRY}:{known.images[version]}"
-    of_image = ".".join(asked.image.partition(":v")[2].split(".")[:2])
+        return f"{_REGISTRY}:{releases.images[version]}"
+    of_image = ".".join(autoscaler.image.partition(":v")[2].split(".")[:2])
     if of_image != version:
         yield refuse(
             (*_AT, "image"),
@@ -95,7 +95,7 @@ def _image(
             f"write a release of {version}, or leave it out",
             _RELEASES,
         )
-    return asked.image
+    return autoscaler.image
 
 
 def autoscaler_notes(fleet: EksFleetPlan) -> list[str]:

@@ -32,7 +32,7 @@ def check_endpoint(endpoint: spec.EksEndpoint) -> Checked[None]:
     elif not endpoint.private and EVERYWHERE not in endpoint.public_cidrs:
         yield refuse(
             path,
-            "nodes reach a public endpoint by their public addresses, which are in none of the "
+            "nodes reach a public endpoint from their public addresses, which are not in these "
             "ranges",
             "write private: true beside it",
             _DOCS,
@@ -56,8 +56,7 @@ def check_endpoint(endpoint: spec.EksEndpoint) -> Checked[None]:
         elif any(block.subnet_of(private) for private in _PRIVATE):
             yield refuse(
                 (*path, i),
-                f"{cidr} is a range of private addresses, from which nothing reaches a public "
-                "endpoint",
+                f"{cidr} is a private range: no request reaches a public endpoint from it",
                 "write ranges of public addresses; for those of the VPC, private: true",
                 _DOCS,
             )

@@ -22,38 +22,38 @@ class ExistingSubnet:
     free_addresses: int
 
 
-def misfits(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> list[str]:
-    """Reasons why cluster and pools cannot be in the subnets `there`, each with its remedy."""
-    found = []
-    if len({subnet.vpc for subnet in there}) > 1:
-        listed = ", ".join(f"{s.id} is in {s.vpc}" for s in there)
-        found.append(f"a cluster is in one VPC, and these are in several: {listed}")
-    known = ", ".join(f"{s.id} in {s.zone} ({s.zone_id})" for s in there) or "there is none"
-    return found + [
-        f"none of them is in {zone}, which the cluster or a pool uses: {known}; add a subnet, or "
+def misfits(cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet]) -> list[str]:
+    """Reasons why cluster and pools cannot be in these subnets, each with its remedy."""
+    reasons = []
+    if len({subnet.vpc for subnet in subnets}) > 1:
+        listed = ", ".join(f"{s.id} is in {s.vpc}" for s in subnets)
+        reasons.append(f"a cluster is in one VPC, and these are in several: {listed}")
+    choices = ", ".join(f"{s.id} in {s.zone} ({s.zone_id})" for s in subnets) or "there is none"
+    return reasons + [
+        f"none of them is in {zone}, which the cluster or a pool uses: {choices}; add a subnet, or "
         "write other zones"
-        for zone, subnets in _by_zone(cluster, there).items()
-        if not subnets
+        for zone, of_zone in _by_zone(cluster, subnets).items()
+        if not of_zone
     ]
 
 
-def of_cluster(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> list[str]:
+def of_cluster(cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet]) -> list[str]:
     """The ids of the control plane's subnets."""
-    by_zone = _by_zone(cluster, there)
+    by_zone = _by_zone(cluster, subnets)
     return [subnet.id for zone in cluster.zones for subnet in by_zone[zone]]
 
 
 def of_nodes(
-    cluster: EksClusterPlan, there: Sequence[ExistingSubnet]
+    cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet]
 ) -> Mapping[str, Sequence[str]]:
     """Zone -> the ids of the nodes' subnets in it: only the private ones if the zone has any."""
-    return {zone: _private(subnets) for zone, subnets in _by_zone(cluster, there).items()}
+    return {zone: _private(of_zone) for zone, of_zone in _by_zone(cluster, subnets).items()}
 
 
 def _by_zone(
-    cluster: EksClusterPlan, there: Sequence[ExistingSubnet]
+    cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet]
 ) -> Mapping[str, list[ExistingSubnet]]:
-    ordered = sorted(there, key=lambda s: s.id)
+    ordered = sorted(subnets, key=lambda s: s.id)
     return {
         zone: [s for s in ordered if zone in (s.zone, s.zone_id)]
         for zone in (*cluster.zones, *cluster.pool_zones)

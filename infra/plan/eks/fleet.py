@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 from infra import spec
+from infra.catalog import AwsRegion
 from infra.plan.eks.access import access_of
 from infra.plan.eks.addons import addons_of
 from infra.plan.eks.addresses import check_own_subnets
@@ -32,43 +33,20 @@ from infra.plan.pools.clusters import check_existing, system_pool
 def plan_eks(
     fleet: spec.EksFleet, stated: Stated, plan_common: CommonPlanner
 ) -> Checked[EksFleetPlan | None]:
-    region = fleet.cluster.region
-    known = yield from aws_region(fleet.cluster)
-    own = fleet.cluster.zones or (f"{region}a", f"{region}b")
-    yield from check_existing(fleet.cluster)
-    existing = fleet.cluster.existing
-    if len(set(own)) < 2 and not existing:
-        yield refuse(
-            ("cluster", "zones"),
-            "EKS requires subnets in at least two zones",
-            f"for example [{region}a, {region}b]",
-            "EKS docs, VPC",
-        )
-    yield from check_aws_zones(fleet.cluster.zones or (), known, ("cluster", "zones"), stated)
-    if not existing:
-        yield from check_control_plane(fleet.cluster.zones or (), known, stated)
-    yield from check_one_spelling(fleet, known)
-    yield from check_eks_version(fleet.cluster)
+    region = yield from aws_region(fleet.cluster)
+    zones = fleet.cluster.zones or (f"{fleet.cluster.region}a", f"{fleet.cluster.region}b")
+    yield from _check_zones(fleet, zones, region, stated)
     yield from check_one_kubernetes(fleet)
-    yield from check_endpoint(fleet.cluster.endpoint)
-    yield from check_secrets_key(fleet.cluster.secrets_key, known)
-    tags = yield from tags_of(fleet.cluster)
-    of_instances = yield from instance_tags_of(fleet.cluster)
-    yield from check_instance_tags(of_instances, ("cluster", "instance_tags"))
-    addons = yield from addons_of(fleet.cluster)
-    autoscaler = yield from autoscaler_of(fleet)
-    access = yield from access_of(fleet.cluster, known)
-    identities = yield from identities_of(fleet.cluster, known)
+    cluster = yield from _plan_cluster(fleet, zones, region)
     yield from _check_operator(fleet.gpu_operator)
-    yield from check_operator(fleet.gpu_operator, "eks", stated, new_cluster=not existing)
+    new_cluster = not fleet.cluster.existing
+    yield from check_operator(fleet.gpu_operator, "eks", stated, new_cluster=new_cluster)
     pools = yield from each(
-        eks_pool(fleet, i, own, known, stated) for i in range(len(fleet.node_pools))
+        eks_pool(fleet, i, zones, region, stated) for i in range(len(fleet.node_pools))
     )
-    zones = fleet.system_pool.zones or own
-    yield from check_aws_zones(
-        fleet.system_pool.zones or (), known, ("system_pool", "zones"), stated
-    )
-    system = yield from system_pool(fleet.system_pool, "eks", zones)
+    system_zones = ("system_pool", "zones")
+    yield from check_aws_zones(fleet.system_pool.zones or (), region, system_zones, stated)
+    system = yield from system_pool(fleet.system_pool, "eks", fleet.system_pool.zones or zones)
     built = with_one_config([pool for pool in pools if pool is not None])
     if system is not None:
         yield from check_own_subnets(fleet, system, built, stated)
@@ -76,33 +54,70 @@ def plan_eks(
     common = yield from plan_common(built)
     if len(built) != len(pools) or system is None:
         return None
-    used = (*system.zones, *(zone for pool in built for zone in pool.zones))
+    used = (*system.zones, *(zone for pool in built for zone in pool.settings.zones))
+    more_zones = dict.fromkeys(zone for zone in used if zone not in cluster.zones)
+    by_operator = any(not pool.settings.bottlerocket for pool in built)
     return EksFleetPlan(
         **common,
-        cluster=EksClusterPlan(
-            name=fleet.cluster.name,
-            region=region,
-            zones=() if existing else own,
-            pool_zones=tuple(dict.fromkeys(zone for zone in used if existing or zone not in own)),
-            version=fleet.cluster.version,
-            network=fleet.cluster.network,
-            endpoint=fleet.cluster.endpoint,
-            logs=tuple(sorted(set(fleet.cluster.logs))),
-            secrets_key=fleet.cluster.secrets_key,
-            addons=addons,
-            autoscaler=autoscaler,
-            pod_identities=identities,
-            access=access,
-            tags=tags,
-            permissions_boundary=fleet.cluster.permissions_boundary,
-            creator_admin=fleet.cluster.access.creator_admin,
-            existing=fleet.cluster.existing,
-        ),
-        system=dataclasses.replace(system, template=system_template(of_instances)),
+        cluster=replace(cluster, pool_zones=tuple(more_zones)),
+        system=replace(system, template=system_template(fleet.cluster.instance_tags)),
         pools=built,
-        operator=resolved(fleet.gpu_operator, "eks")
-        if any(not pool.bottlerocket for pool in built)
-        else None,
+        operator=resolved(fleet.gpu_operator, "eks") if by_operator else None,
+    )
+
+
+def _check_zones(
+    fleet: spec.EksFleet, zones: tuple[str, ...], region: AwsRegion | None, stated: Stated
+) -> Checked[None]:
+    """zones: the cluster's, stated or by default."""
+    cluster = fleet.cluster
+    yield from check_existing(cluster)
+    if len(set(zones)) < 2 and not cluster.existing:
+        yield refuse(
+            ("cluster", "zones"),
+            "EKS requires subnets in at least two zones",
+            f"for example [{cluster.region}a, {cluster.region}b]",
+            "EKS docs, VPC",
+        )
+    yield from check_aws_zones(cluster.zones or (), region, ("cluster", "zones"), stated)
+    if not cluster.existing:
+        yield from check_control_plane(cluster.zones or (), region, stated)
+    yield from check_one_spelling(fleet, region)
+
+
+def _plan_cluster(
+    fleet: spec.EksFleet, zones: tuple[str, ...], region: AwsRegion | None
+) -> Checked[EksClusterPlan]:
+    """The cluster, without zones that only pools use."""
+    cluster = fleet.cluster
+    yield from check_eks_version(cluster)
+    yield from check_endpoint(cluster.endpoint)
+    yield from check_secrets_key(cluster.secrets_key, region)
+    tags = yield from tags_of(cluster)
+    instance_tags = yield from instance_tags_of(cluster)
+    yield from check_instance_tags(instance_tags, ("cluster", "instance_tags"))
+    addons = yield from addons_of(cluster)
+    autoscaler = yield from autoscaler_of(fleet)
+    access = yield from access_of(cluster, region)
+    identities = yield from identities_of(cluster, region)
+    return EksClusterPlan(
+        name=cluster.name,
+        region=cluster.region,
+        zones=() if cluster.existing else zones,
+        pool_zones=(),
+        version=cluster.version,
+        network=cluster.network,
+        endpoint=cluster.endpoint,
+        logs=tuple(sorted(set(cluster.logs))),
+        secrets_key=cluster.secrets_key,
+        addons=addons,
+        autoscaler=autoscaler,
+        pod_identities=identities,
+        access=access,
+        tags=tags,
+        permissions_boundary=cluster.permissions_boundary,
+        creator_admin=cluster.access.creator_admin,
+        existing=cluster.existing,
     )
 
 

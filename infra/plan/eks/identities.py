@@ -33,12 +33,12 @@ def identities_of(
     cluster: spec.EksCluster, region: AwsRegion | None
 ) -> Checked[tuple[spec.PodIdentity, ...]]:
     """Sorted by namespace and service account. region: None if it is not in the catalog."""
-    asked = cluster.pod_identities
-    if len(asked) > _MOST:
+    identities = cluster.pod_identities
+    if len(identities) > _MOST:
         yield refuse(
             _AT,
-            f"{len(asked)} pod identities are too many: EKS allows {_MOST} associations",
-            "give service accounts that several workloads share",
+            f"{len(identities)} pod identities are too many: EKS allows {_MOST} associations",
+            "let several workloads share a service account",
             _GUIDE,
         )
     of_addons = {
@@ -49,20 +49,22 @@ def identities_of(
     if cluster.autoscaler is not None:
         of_addons["kube-system", cluster.autoscaler.mode] = cluster.autoscaler.mode
     first: dict[tuple[str, str], int] = {}
-    for i, one in enumerate(asked):
-        who = (one.namespace, one.service_account)
-        there = first.setdefault(who, i)
-        addon = of_addons.get(who)
-        if there != i or addon is not None:
-            by = f"pod_identities[{there}]" if addon is None else addon
+    for i, identity in enumerate(identities):
+        account = (identity.namespace, identity.service_account)
+        first_index = first.setdefault(account, i)
+        addon = of_addons.get(account)
+        if first_index != i or addon is not None:
+            by = f"pod_identities[{first_index}]" if addon is None else addon
             yield refuse(
                 (*_AT, i, "service_account"),
-                f"{'/'.join(who)} has a role already, by {by}, and EKS allows one",
+                f"{'/'.join(account)} has a role already, by {by}, and EKS allows one",
                 "leave one of them out",
                 _GUIDE,
             )
-        yield from _check_role(one.role, asked[0].role, (*_AT, i, "role"), region)
-    return tuple(sorted(asked, key=lambda one: (one.namespace, one.service_account)))
+        yield from _check_role(identity.role, identities[0].role, (*_AT, i, "role"), region)
+    return tuple(
+        sorted(identities, key=lambda identity: (identity.namespace, identity.service_account))
+    )
 
 
 def _check_role(arn: str, first: str, path: spec.Path, region: AwsRegion | None) -> Checked[None]:

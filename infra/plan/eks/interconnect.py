@@ -23,10 +23,12 @@ def interfaces_of(
     pool: spec.EksPool,
     path: spec.Path,
     machine: Machine,
-    others: Sequence[Machine],
+    other_machines: Sequence[Machine],
     zones: Sequence[str],
 ) -> Checked[tuple[Interface, ...]]:
-    """None in a pool without `efa`. path: of the pool. others: more types that its nodes may have.
+    """None in a pool without `efa`. path: of the pool.
+
+    other_machines: more types that its nodes may have.
 
     All of them are in the cluster's own security group, which is open to itself in both directions,
     as EFA needs. Source: EKS user guide, security group requirements.
@@ -43,7 +45,32 @@ def interfaces_of(
             machine.source,
         )
         return ()
-    for other in others:
+    yield from _check_same_interfaces(machine, other_machines, path)
+    if len(zones) > 1:
+        yield refuse(
+            at,
+            "EFA traffic stays within a zone, and the pool has several",
+            "write one zone, or a pool for each",
+            "EC2 user guide, EFA limitations",
+        )
+    interfaces = _arranged(machine.efa, machine.efa_first_card)
+    public = isinstance(fleet.cluster.network, spec.PublicNetwork) and not fleet.cluster.existing
+    if len(interfaces) > 1 and public:
+        yield refuse(
+            at,
+            "EC2 gives no public address to an instance that has several network interfaces, and "
+            f"{machine.name} has {len(interfaces)} with EFA: it would reach nothing from a public "
+            "subnet",
+            "write network: private for the cluster",
+            "EC2 user guide, assign a public IPv4 address at launch",
+        )
+    return interfaces
+
+
+def _check_same_interfaces(
+    machine: Machine, other_machines: Sequence[Machine], path: spec.Path
+) -> Checked[None]:
+    for other in other_machines:
         if (other.efa, other.efa_first_card) != (machine.efa, machine.efa_first_card):
             yield refuse(
                 (*path, "other_machine_types"),
@@ -52,25 +79,6 @@ def interfaces_of(
                 "leave it out, or give it a pool of its own",
                 other.source,
             )
-    if len(zones) > 1:
-        yield refuse(
-            at,
-            "EFA's traffic does not leave the zone, and the pool is in several",
-            "write one zone, or a pool for each",
-            "EC2 user guide, EFA limitations",
-        )
-    found = _arranged(machine.efa, machine.efa_first_card)
-    public = isinstance(fleet.cluster.network, spec.PublicNetwork) and not fleet.cluster.existing
-    if len(found) > 1 and public:
-        yield refuse(
-            at,
-            "EC2 gives no public address to an instance that has several network interfaces, and "
-            f"{machine.name} has {len(found)} with EFA: it would reach nothing from a public "
-            "subnet",
-            "write network: private for the cluster",
-            "EC2 user guide, assign a public IPv4 address at launch",
-        )
-    return found
 
 
 def check_placement(pool: spec.EksPool, path: spec.Path, zones: Sequence[str]) -> Checked[None]:
@@ -99,10 +107,10 @@ def _arranged(number: int, first_card: int) -> tuple[Interface, ...]:
     """number: EFAs, one for each network card from the first that can have one."""
     if number == 1 and first_card == 0:
         return (Interface(card=0, device=0, kind="efa"),)
-    own = Interface(card=0, device=0, kind="interface")
+    primary = Interface(card=0, device=0, kind="interface")
     cards = range(first_card, first_card + number)
     return (
-        own,
+        primary,
         *(Interface(card=card, device=0 if card else 1, kind="efa-only") for card in cards),
     )
 

@@ -25,38 +25,42 @@ def by_karpenter(fleet: spec.EksFleet, pool: spec.EksPool) -> spec.Karpenter | N
 
     A NodePool's number of nodes follows the pods. A fixed number takes a node group.
     """
-    asked = fleet.cluster.autoscaler
+    autoscaler = fleet.cluster.autoscaler
     scaled = isinstance(pool.nodes, spec.Autoscaled)
-    return asked if scaled and isinstance(asked, spec.Karpenter) else None
+    return autoscaler if scaled and isinstance(autoscaler, spec.Karpenter) else None
 
 
-def karpenter_of(asked: spec.Karpenter, version: str | None) -> Checked[KarpenterPlan]:
+def karpenter_of(settings: spec.Karpenter, version: str | None) -> Checked[KarpenterPlan]:
     """version: of Kubernetes. None if the file does not say."""
-    known = catalog.karpenter_release()
-    if asked.chart_version is not None and _order(asked.chart_version) < _order(known.oldest_chart):
+    release = catalog.karpenter_release()
+    if settings.chart_version is not None and _order(settings.chart_version) < _order(
+        release.oldest_chart
+    ):
         yield refuse(
             (*_AT, "chart_version"),
-            f"NodeOverlays and reservations are not the same in Karpenter {asked.chart_version}",
-            f"write {known.oldest_chart} or later, or leave it out",
+            f"Karpenter {settings.chart_version} has an older form of NodeOverlays and "
+            "reservations",
+            f"write {release.oldest_chart} or later, or leave it out",
             "aws/karpenter-provider-aws, pkg/apis/crds",
         )
     if (
         version is not None
-        and asked.chart_version is None
-        and _order(version) > _order(known.newest_kubernetes)
+        and settings.chart_version is None
+        and _order(version) > _order(release.newest_kubernetes)
     ):
         yield refuse(
             ("cluster", "version"),
-            f"Karpenter {known.chart} knows Kubernetes up to {known.newest_kubernetes}",
-            f"write {known.newest_kubernetes} or older, or a later chart_version of the autoscaler",
+            f"Karpenter {release.chart} knows Kubernetes up to {release.newest_kubernetes}",
+            f"write {release.newest_kubernetes} or older, or a later chart_version of the "
+            "autoscaler",
             _COMPATIBILITY,
         )
     return KarpenterPlan(
-        repository=asked.repository,
-        chart_version=asked.chart_version or known.chart,
-        interruption_queue=asked.interruption_queue,
-        consolidation=asked.consolidation,
-        empty_minutes=asked.empty_minutes,
+        repository=settings.repository,
+        chart_version=settings.chart_version or release.chart,
+        interruption_queue=settings.interruption_queue,
+        consolidation=settings.consolidation,
+        empty_minutes=settings.empty_minutes,
     )
 
 
@@ -66,40 +70,42 @@ def _order(version: str) -> tuple[int, ...]:
 
 def karpenter_notes(fleet: EksFleetPlan, karpenter: KarpenterPlan) -> list[str]:
     """Notes on the differences from node groups, and on nodes that Karpenter does not scale."""
-    found = []
+    notes = []
     if fleet.system.nodes.autoscaled:
-        found.append(
+        notes.append(
             f"system pool: Karpenter does not scale node groups: it keeps {fleet.system.nodes.min} "
             f"node{'s' if fleet.system.nodes.min > 1 else ''}"
         )
-    made = [pool for pool in fleet.pools if pool.karpenter is not None]
-    if not made:
-        found.append(
+    pools = [pool for pool in fleet.pools if pool.settings.karpenter is not None]
+    if not pools:
+        notes.append(
             f"cluster {fleet.cluster.name}: Karpenter has no GPU pool to make nodes of; write "
             "nodes: {min: 0, max: …}"
         )
-    if any(pool.karpenter is not None and pool.karpenter.overlay for pool in made):
-        found.append(
+    if any(
+        pool.settings.karpenter is not None and pool.settings.karpenter.overlay for pool in pools
+    ):
+        notes.append(
             f"cluster {fleet.cluster.name}: Karpenter knows partitions by NodeOverlays, which are "
             "alpha in it (feature gate NodeOverlay)"
         )
-    for pool in made:
-        if pool.karpenter is not None and pool.karpenter.overlay:
-            found.append(
+    for pool in pools:
+        if pool.settings.karpenter is not None and pool.settings.karpenter.overlay:
+            notes.append(
                 f"pool {pool.name}: pods on it must tolerate {NO_WHOLE_GPU} too: Karpenter counts "
                 "the machine's whole GPUs, and would make a node of partitions for a pod that asks "
                 "for nvidia.com/gpu"
             )
-        if pool.spot:
-            found.append(
+        if pool.settings.spot:
+            notes.append(
                 f"pool {pool.name}: the account must have the role AWSServiceRoleForEC2Spot, which "
                 "Karpenter may not make: aws iam create-service-linked-role --aws-service-name "
                 "spot.amazonaws.com"
             )
         if karpenter.consolidation == "underutilized":
-            found.append(
+            notes.append(
                 f"pool {pool.name}: Karpenter evicts pods from nodes whose pods fit elsewhere, "
                 'those that use GPUs too; the annotation karpenter.sh/do-not-disrupt: "true" keeps '
                 "a pod"
             )
-    return found
+    return notes

@@ -24,11 +24,18 @@ _NODE_GROUP: Final = "nodes: {count: …}, which is a node group"
 
 
 def check_karpenter_pool(
-    pool: spec.EksPool, path: spec.Path, asked: spec.Karpenter
+    pool: spec.EksPool, path: spec.Path, settings: spec.Karpenter
 ) -> Checked[None]:
     """Refuses settings that Karpenter does not support. path: of the pool."""
     yield from _check_count(pool, path)
-    yield from _check_capacity(pool, path, asked)
+    yield from _check_capacity(pool, path, settings)
+    yield from _check_image(pool, path)
+    yield from _check_machine(pool, path)
+    yield from _check_node_group_keys(pool, path)
+    yield from _check_names(pool, path)
+
+
+def _check_image(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
     if with_bottlerocket(pool):
         yield refuse(
             (*path, "ami_type"),
@@ -39,16 +46,19 @@ def check_karpenter_pool(
     if pool.release_version is None:
         yield refuse(
             (*path, "release_version"),
-            "Karpenter compares its nodes with the image that the pool names: with the newest, it "
-            "would replace them whenever EKS publishes one",
+            "is required: Karpenter replaces nodes whose image is not the pool's, so without a "
+            "release it would replace them whenever EKS publishes a newer one",
             "write one, like 1.35.0-20260714 (`aws ssm get-parameters-by-path` lists them)",
             "karpenter.sh docs, NodeClasses, spec.amiSelectorTerms",
         )
+
+
+def _check_machine(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
     if pool.efa:
         yield refuse(
             (*path, "efa"),
-            "Karpenter gives a node its EFAs where a pod that waits asks for "
-            "vpc.amazonaws.com/efa, and slicewright tells it of no others",
+            "Karpenter attaches EFAs only for pending pods that request "
+            "vpc.amazonaws.com/efa, and slicewright configures no others",
             f"leave it out, or write {_NODE_GROUP}",
             "karpenter.sh docs, NodeClasses",
         )
@@ -59,6 +69,17 @@ def check_karpenter_pool(
             f"leave it out, or write {_NODE_GROUP}",
             _NODE_CLASS,
         )
+    if pool.disk.size_gb > _LARGEST_DISK:
+        yield refuse(
+            (*path, "disk", "size_gb"),
+            f"Karpenter takes disks of at most {_LARGEST_DISK} GB",
+            f"write {_LARGEST_DISK} or less, or {_NODE_GROUP}",
+            _NODE_CLASS,
+        )
+
+
+def _check_node_group_keys(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+    """Refuses settings that only managed node groups have."""
     if pool.repair is not None:
         yield refuse(
             (*path, "repair"),
@@ -69,16 +90,9 @@ def check_karpenter_pool(
     if pool.tags:
         yield refuse(
             (*path, "tags"),
-            "are of a node group, and this pool has none",
+            "apply to node groups only, and Karpenter makes this pool's nodes",
             "write instance_tags",
             "karpenter.sh docs, NodeClasses, spec.tags",
-        )
-    if pool.disk.size_gb > _LARGEST_DISK:
-        yield refuse(
-            (*path, "disk", "size_gb"),
-            f"Karpenter takes disks of at most {_LARGEST_DISK} GB",
-            f"write {_LARGEST_DISK} or less, or {_NODE_GROUP}",
-            _NODE_CLASS,
         )
     if "strategy" in pool.update.model_fields_set and pool.update.strategy == "minimal":
         yield refuse(
@@ -87,28 +101,27 @@ def check_karpenter_pool(
             f"write default, or leave it out, or write {_NODE_GROUP}",
             "karpenter.sh docs, disruption, drift",
         )
-    yield from _check_names(pool, path)
 
 
 def _check_count(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
     if isinstance(pool.nodes, spec.Autoscaled) and pool.nodes.min > 0:
         yield refuse(
             (*path, "nodes", "min"),
-            "Karpenter has no smallest number of nodes: it makes them for pods that wait; a fixed "
-            "number of its own (NodePool.spec.replicas) is alpha",
+            "Karpenter has no minimum number of nodes: it creates them for pending pods; its fixed "
+            "number (NodePool.spec.replicas) is alpha",
             f"write 0, or {_NODE_GROUP}",
             _NODE_POOL,
         )
 
 
-def _check_capacity(pool: spec.EksPool, path: spec.Path, asked: spec.Karpenter) -> Checked[None]:
+def _check_capacity(pool: spec.EksPool, path: spec.Path, settings: spec.Karpenter) -> Checked[None]:
     at = (*path, "capacity")
     match pool.capacity:
-        case spec.Spot() if asked.interruption_queue is None:
+        case spec.Spot() if settings.interruption_queue is None:
             yield refuse(
                 at,
-                "Karpenter learns from a queue that spot instances are taken back, and none is "
-                "stated: pods would end without notice",
+                "needs an interruption queue: without it Karpenter does not learn that AWS takes "
+                "spot instances back, and pods end without notice",
                 "write cluster.autoscaler: {mode: karpenter, interruption_queue: …}, or "
                 f"on-demand, or {_NODE_GROUP}",
                 "karpenter.sh docs, disruption, interruption",
@@ -116,7 +129,7 @@ def _check_capacity(pool: spec.EksPool, path: spec.Path, asked: spec.Karpenter) 
         case spec.Reservation(reservation=None):
             yield refuse(
                 (*at, "reservation"),
-                "Karpenter uses the reservations that it is given, and no open one by itself",
+                "is required: Karpenter uses only reservations that it is given, never an open one",
                 "write the reservation's ID, cr-…",
                 "karpenter.sh docs, NodeClasses, spec.capacityReservationSelectorTerms",
             )
@@ -143,7 +156,10 @@ def _check_names(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
             )
     for key in pool.labels:
         domain = key.rpartition("/")[0]
-        if any(domain == one or domain.endswith(f".{one}") for one in _RESTRICTED_DOMAINS):
+        if any(
+            domain == restricted or domain.endswith(f".{restricted}")
+            for restricted in _RESTRICTED_DOMAINS
+        ):
             yield refuse(
                 (*path, "labels", key),
                 f"Karpenter refuses labels of {' and '.join(_RESTRICTED_DOMAINS)} other than its "
@@ -159,14 +175,14 @@ def karpenter_pool(
     path: spec.Path,
     common: PoolPlan,
     update: spec.EksUpdate,
-    asked: spec.Karpenter,
+    settings: spec.Karpenter,
 ) -> Checked[KarpenterPool | None]:
     """None if Karpenter would count other GPUs than the nodes offer. path: of the pool. update:
     with a number or a percentage.
     """
-    whole = common.resources.get(WHOLE_GPU, 0)
+    whole = common.offer.resources.get(WHOLE_GPU, 0)
     if whole not in (0, common.gpu_count):
-        key = "sharing" if common.sharing or not common.partitioned else "partition"
+        key = "sharing" if common.offer.sharing or not common.offer.partitioned else "partition"
         yield refuse(
             (*path, key),
             f"a node offers {whole} {WHOLE_GPU}, and Karpenter counts {common.gpu_count}, the "
@@ -180,9 +196,9 @@ def karpenter_pool(
     percent = update.max_unavailable_percent
     return KarpenterPool(
         image=f"al2023@v{release}",
-        overlay=_overlay(common.resources),
+        overlay=_overlay(common.offer.resources),
         replaced_together=str(update.max_unavailable) if percent is None else f"{percent}%",
-        drain_minutes=asked.drain_minutes,
+        drain_minutes=settings.drain_minutes,
     )
 
 
@@ -192,8 +208,8 @@ def _overlay(resources: Mapping[str, int]) -> Mapping[str, int]:
 
 def karpenter_taints(common: PoolPlan) -> tuple[Taint, ...]:
     """The pool's taints, with `NO_WHOLE_GPU` if its nodes offer no whole GPU."""
-    if common.resources.get(WHOLE_GPU, 0):
+    if common.offer.resources.get(WHOLE_GPU, 0):
         return common.taints
-    own = Taint(key=NO_WHOLE_GPU, value="true", effect="NoSchedule")
-    *others, startup = common.taints
-    return (*others, own, startup)
+    no_whole_gpu = Taint(key=NO_WHOLE_GPU, value="true", effect="NoSchedule")
+    *taints, startup = common.taints
+    return (*taints, no_whole_gpu, startup)

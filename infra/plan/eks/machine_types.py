@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from infra import spec
 from infra.catalog import AwsRegion, Machine
-from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.findings import Checked, Finding, Stated, refuse
 from infra.plan.machines.machine_types import named_machine
 from infra.plan.machines.regions import check_offered_there
 from infra.plan.model.nodes import GpuMachine
@@ -28,7 +28,7 @@ def other_machines(
     if names and isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock):
         yield refuse(
             at,
-            f"capacity {pool.capacity.mode} is of one machine type",
+            f"capacity {pool.capacity.mode} covers a single machine type",
             "leave it out",
             "EC2 user guide, Capacity Reservations",
         )
@@ -39,7 +39,7 @@ def other_machines(
             f"write {_MOST_TYPES - 1} or less",
             _API,
         )
-    found = []
+    machines = []
     for i, name in enumerate(names):
         if not stated.has((*at, i)):
             continue
@@ -49,30 +49,39 @@ def other_machines(
         machine = yield from named_machine(name, "eks", (*at, i))
         if machine is None or first is None:
             continue
-        if machine.gpu is None:
-            yield refuse(
-                (*at, i), f"{name} has no GPU", f"write a type with {_gpus(first)}", machine.source
-            )
-        elif (machine.gpu, machine.gpu_count) != (first.gpu, first.count):
-            yield refuse(
-                (*at, i),
-                f"{name} has {machine.gpu_count} x {machine.gpu.name}, and {pool.machine_type} "
-                f"{_gpus(first)}: partitions and resources would differ from node to node",
-                f"write a type with {_gpus(first)}, or a pool of its own",
-                machine.source,
-            )
-        elif machine.architecture != first.machine.architecture:
-            yield refuse(
-                (*at, i),
-                f"{name} has {machine.architecture} processors, and {pool.machine_type} "
-                f"{first.machine.architecture}: a node group has one machine image",
-                "write a type with the same processors",
-                machine.source,
-            )
+        if (difference := _difference(machine, pool.machine_type, first, (*at, i))) is not None:
+            yield difference
         else:
             yield from check_offered_there(machine, region, zones, path, stated, at=(*at, i))
-            found.append(machine)
-    return tuple(found)
+            machines.append(machine)
+    return tuple(machines)
+
+
+def _difference(
+    machine: Machine, first_name: str, first: GpuMachine, at: spec.Path
+) -> Finding | None:
+    """The reason why nodes of one pool cannot have both types. None if they can."""
+    if machine.gpu is None:
+        return refuse(
+            at, f"{machine.name} has no GPU", f"write a type with {_gpus(first)}", machine.source
+        )
+    if (machine.gpu, machine.gpu_count) != (first.gpu, first.count):
+        return refuse(
+            at,
+            f"{machine.name} has {machine.gpu_count} x {machine.gpu.name}, and {first_name} "
+            f"{_gpus(first)}: partitions and resources would differ from node to node",
+            f"write a type with {_gpus(first)}, or a pool of its own",
+            machine.source,
+        )
+    if machine.architecture != first.machine.architecture:
+        return refuse(
+            at,
+            f"{machine.name} has {machine.architecture} processors, and {first_name} "
+            f"{first.machine.architecture}: a node group has one machine image",
+            "write a type with the same processors",
+            machine.source,
+        )
+    return None
 
 
 def _gpus(machine: GpuMachine) -> str:

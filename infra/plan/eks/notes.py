@@ -31,7 +31,7 @@ def cluster_notes(cluster: EksClusterPlan) -> list[str]:
 
 
 def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
-    if pool.karpenter is not None:
+    if pool.settings.karpenter is not None:
         return [
             *_by_letter(pool, cluster.region),
             *_release_version(pool, cluster),
@@ -54,27 +54,27 @@ def quota_notes(fleet: EksFleetPlan) -> list[str]:
     """Notes on numbers above EKS's default quotas."""
     sizes = {fleet.system.name: fleet.system.nodes.max}
     sizes |= {pool.name: pool.nodes.max for pool in fleet.node_groups}
-    found = [
+    notes = [
         f"pool {name}: EKS gives a node group {_NODES_OF_A_GROUP} nodes at most, and not {most}, "
         "until the account's quota L-BD136A63 is raised; `slicewright doctor` asks for it"
         for name, most in sizes.items()
         if most > _NODES_OF_A_GROUP
     ]
     if len(sizes) > _GROUPS_OF_A_CLUSTER:
-        found.append(
+        notes.append(
             f"cluster {fleet.cluster.name}: {len(sizes)} node groups, with the system pool's: EKS "
             f"allows {_GROUPS_OF_A_CLUSTER} in a cluster until the account's quota L-6D54EA21 is "
             "raised; `slicewright doctor` asks for it"
         )
-    return found
+    return notes
 
 
 def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
-    known = catalog.aws_region(cluster.region)
-    unable = without_control_planes(known)
+    region = catalog.aws_region(cluster.region)
+    unable = without_control_planes(region)
     if not unable or cluster.existing or any(map(catalog.is_zone_id, cluster.zones)):
         return []
-    able = control_plane_zones(known)
+    able = control_plane_zones(region)
     return [
         f"cluster {cluster.name}: EKS makes no control plane in {', '.join(unable)}, and which "
         f"zone {' or '.join(cluster.zones)} is differs from account to account: for a new cluster "
@@ -110,8 +110,8 @@ def _secrets_key(cluster: EksClusterPlan) -> list[str]:
     if cluster.secrets_key is None:
         return []
     return [
-        f"cluster {cluster.name}: when its secrets_key is deleted, nothing brings the cluster "
-        "back; another key, or none, is another cluster"
+        f"cluster {cluster.name}: if its secrets_key is deleted, the cluster cannot be "
+        "recovered; changing or removing the key replaces the cluster"
     ]
 
 
@@ -126,19 +126,19 @@ def _logs(cluster: EksClusterPlan) -> list[str]:
 
 def _placement(pool: EksPoolPlan) -> list[str]:
     """Sources: EC2 user guide, placement strategies; eksctl-io/eksctl #7949."""
-    if pool.template is None or pool.template.placement is None:
+    if pool.settings.template is None or pool.settings.template.placement is None:
         return []
-    found = [
-        f"pool {pool.name}: EC2 finds room near each other best for nodes that come at once and "
-        "are of one type; nodes that come later may end in InsufficientInstanceCapacity"
+    notes = [
+        f"pool {pool.name}: EC2 places nodes close together most easily if they start at once "
+        "and have one type; later nodes may fail with InsufficientInstanceCapacity"
     ]
-    if pool.template.reserved is not None:
-        found.append(
+    if pool.settings.template.reserved is not None:
+        notes.append(
             f"pool {pool.name}: a reservation that was made in a placement group serves no other "
             "group, and of any other only those machines serve that are close to each other: leave "
             "placement out where the reservation is placed already"
         )
-    return found
+    return notes
 
 
 def _access(cluster: EksClusterPlan) -> list[str]:
@@ -168,8 +168,8 @@ def _pod_roles(cluster: EksClusterPlan) -> list[str]:
             f"{AGENT}, which the cluster must have"
         ]
     return [
-        f"cluster {cluster.name}: {AGENT} is installed, from which pods get the roles of "
-        "pod_identities"
+        f"cluster {cluster.name}: add-on {AGENT} is installed: pods get the roles of "
+        "pod_identities from it"
     ]
 
 
@@ -184,19 +184,25 @@ def _addon_roles(cluster: EksClusterPlan) -> list[str]:
 
 def _by_letter(pool: EksPoolPlan, region: str) -> list[str]:
     """A zone's name does not tell its machine types: the letters differ between accounts."""
-    known = catalog.aws_region(region)
-    there = offered_zones(pool.machine, known)
-    if there is None or set(there) >= set(known.zones) or any(map(catalog.is_zone_id, pool.zones)):
+    catalog_region = catalog.aws_region(region)
+    offering_zones = offered_zones(pool.settings.machine, catalog_region)
+    if (
+        offering_zones is None
+        or set(offering_zones) >= set(catalog_region.zones)
+        or any(map(catalog.is_zone_id, pool.settings.zones))
+    ):
         return []
+    by_letter = " and ".join(pool.settings.zones)
     return [
-        f"pool {pool.name}: {pool.machine.name} is offered in {', '.join(there)} only, and which "
-        f"of them {' and '.join(pool.zones)} is differs from account to account: give zones by id"
+        f"pool {pool.name}: {pool.settings.machine.name} is offered in zones "
+        f"{', '.join(offering_zones)} only, and each account maps {by_letter} to other zone ids: "
+        "write zones by id"
     ]
 
 
 def _volume_key(pool: EksPoolPlan) -> list[str]:
     """Source: EC2 Auto Scaling user guide, required AWS KMS key policy for encrypted volumes."""
-    if pool.template is None or not pool.template.kms_key:
+    if pool.settings.template is None or not pool.settings.template.kms_key:
         return []
     return [
         f"pool {pool.name}: the policy of its KMS key must let AWSServiceRoleForAutoScaling use it "
@@ -208,9 +214,9 @@ def _reserved(pool: EksPoolPlan) -> list[str]:
     """Sources: EKS user guide, managed node groups with capacity blocks; EC2 user guide, On-Demand
     Capacity Reservations.
     """
-    if pool.template is None or pool.template.reserved is None:
+    if pool.settings.template is None or pool.settings.template.reserved is None:
         return []
-    if pool.template.block:
+    if pool.settings.template.block:
         at_first = (
             f"nodes {{min: 0, max: {pool.nodes.max}}}" if pool.nodes.min else "no node wanted"
         )
@@ -219,75 +225,78 @@ def _reserved(pool: EksPoolPlan) -> list[str]:
             f"its end; outside of that `pulumi up` needs {at_first}, and EKS updates the pool only "
             "while it has no node"
         ]
-    if pool.template.reserved.reservation is None and pool.template.reserved.group is None:
+    if (
+        pool.settings.template.reserved.reservation is None
+        and pool.settings.template.reserved.group is None
+    ):
         return [
-            f"pool {pool.name}: where no open reservation matches, its nodes are ordinary "
-            "on-demand instances; write the reservation to prevent that"
+            f"pool {pool.name}: if no open reservation matches, its nodes are ordinary on-demand "
+            "instances; write the reservation to prevent that"
         ]
     return []
 
 
 def _release_version(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
-    if pool.release_version is None or cluster.version is not None or cluster.existing:
+    if pool.settings.release_version is None or cluster.version is not None or cluster.existing:
         return []
-    if pool.bottlerocket:
+    if pool.settings.bottlerocket:
         return []  # its versions do not name the Kubernetes version
-    version = ".".join(pool.release_version.split(".")[:2])
+    version = ".".join(pool.settings.release_version.split(".")[:2])
     return [
-        f"pool {pool.name}: EKS takes release {pool.release_version} in clusters of Kubernetes "
-        f"{version} only, and gives a new cluster without a version its default: write "
+        f"pool {pool.name}: EKS takes release {pool.settings.release_version} in clusters of "
+        f"Kubernetes {version} only, and gives a new cluster without a version its default: write "
         f'cluster.version: "{version}"'
     ]
 
 
 def _interfaces(pool: EksPoolPlan) -> list[str]:
     """Source: EKS user guide, manage EFA devices."""
-    if pool.template is None or not pool.template.interfaces:
+    if pool.settings.template is None or not pool.settings.template.interfaces:
         return []
     return [
         f"pool {pool.name}: pods get its EFAs from AWS's device plugin or DRA driver for EFA, "
-        "neither of which slicewright installs"
+        "and slicewright installs neither"
     ]
 
 
 def _other_machines(pool: EksPoolPlan) -> list[str]:
-    if not pool.other_machines:
+    if not pool.settings.other_machines:
         return []
     return [
-        f"pool {pool.name}: which machine type a node gets is EC2's choice; what is said of "
-        f"prices is said of {pool.machine.name}"
+        f"pool {pool.name}: EC2 chooses each node's machine type; prices are given for "
+        f"{pool.settings.machine.name}"
     ]
 
 
 def _updates(pool: EksPoolPlan) -> list[str]:
     """Source: EKS user guide, managed node update phases."""
-    if pool.update.strategy != "default":
+    if pool.settings.update.strategy != "default":
         return []
     return [
         f"pool {pool.name}: for an update EKS starts new nodes before old ones end, up to "
-        f"{2 * len(pool.zones)} or the nodes at a time, whichever is more: quota and capacity "
-        "must have them"
+        f"{2 * len(pool.settings.zones)} or the nodes at a time, whichever is more: quota and "
+        "capacity must have them"
     ]
 
 
 def _repair(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
     """Source: EKS user guide, enable node auto repair."""
-    if pool.repair is None or not pool.repair.enabled:
+    if pool.settings.repair is None or not pool.settings.repair.enabled:
         return []
-    found = []
+    notes = []
     if not any(addon.name == NODE_MONITORING for addon in cluster.addons):
         instead = (
             f"the cluster must have the add-on {NODE_MONITORING}"
             if cluster.existing
             else f"write cluster.addons: {{{NODE_MONITORING}: {{}}}}"
         )
-        found.append(
+        notes.append(
             f"pool {pool.name}: by itself EKS repairs only nodes that are not Ready or that EC2 "
             f"says are broken; for faults of GPUs, and for rules, {instead}"
         )
-    if pool.partitioned:
-        found.append(
+    if pool.offer.partitioned:
+        notes.append(
             f"pool {pool.name}: a node that EKS reboots or replaces loses its partitions; it is "
             "held until it is partitioned and verified again"
         )
-    return found
+    return notes

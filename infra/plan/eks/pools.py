@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from infra import spec
@@ -19,8 +19,10 @@ from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.gpu_operator.drivers import image_driver
 from infra.plan.machines.machine_types import machine_of
 from infra.plan.machines.regions import check_aws_zones, check_offered_there
+from infra.plan.model.launch_templates import EksTemplate, Interface
 from infra.plan.model.nodes import WHOLE_GPU
-from infra.plan.model.pools import EksPoolPlan
+from infra.plan.model.offers import Offer
+from infra.plan.model.pools import EksPoolPlan, EksSettings
 from infra.plan.partition.bottlerocket import check_system, settings_of, with_bottlerocket
 from infra.plan.pools.capacity import check_capacity, check_offered
 from infra.plan.pools.pool import SYSTEM_PODS, pool_plan
@@ -29,87 +31,50 @@ _DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
 
 
 def eks_pool(
-    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: AwsRegion | None, stated: Stated
+    fleet: spec.EksFleet,
+    i: int,
+    cluster_zones: tuple[str, ...],
+    region: AwsRegion | None,
+    stated: Stated,
 ) -> Checked[EksPoolPlan | None]:
-    """own: the cluster's zones. region: None if it is not in the catalog."""
+    """region: None if it is not in the catalog."""
     pool, path = fleet.node_pools[i], ("node_pools", i)
-    zones = pool.zones or own[:1]
+    zones = pool.zones or cluster_zones[:1]
     yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
     yield from check_capacity(pool.capacity, "eks", path, zones)
-    found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
-    others = yield from other_machines(pool, path, found, region, zones, stated)
+    gpu_machine = yield from machine_of(pool.machine_type, None, "eks", path, stated)
+    other_types = yield from other_machines(pool, path, gpu_machine, region, zones, stated)
     yield from check_system(pool, path)
-    image = _machine_image(pool, found.machine) if found else None
     yield from _check_release(pool, fleet.cluster.version, path)
-    interfaces = (
-        (yield from interfaces_of(fleet, pool, path, found.machine, others, zones)) if found else ()
-    )
-    yield from check_placement(pool, path, zones)
-    asked = by_karpenter(fleet, pool)
-    if asked is not None:
-        yield from check_karpenter_pool(pool, path, asked)
-    template = yield from template_of(
-        *(pool, path, region, interfaces),
-        of_cluster=fleet.cluster.instance_tags,
-        always=asked is not None or with_bottlerocket(pool),
-    )
+    machines = (gpu_machine.machine, *other_types) if gpu_machine else ()
+    template = yield from _template(fleet, pool, path, machines, zones, region)
     update = yield from update_of(pool, path)
     repair = yield from repair_of(pool, path)
+    image = _machine_image(pool, gpu_machine.machine) if gpu_machine else None
     common = yield from pool_plan(
         pool,
         path,
-        found,
+        gpu_machine,
         cloud="eks",
         strategy=fleet.gpu_operator.mig_strategy,
         driver=image_driver(image, pool.release_version, path) if image else None,
         fractional=fleet.fractional,
         stated=stated,
     )
-    if found is None:
+    if gpu_machine is None or image is None:
         return None
-    assert image is not None, "the machine was found"
-    yield from check_offered(pool.capacity, found.machine, path)
-    yield from check_offered_there(found.machine, region, zones, path, stated)
-    if pool.ami_type not in (None, image.name):
-        yield refuse(
-            (*path, "ami_type"),
-            f"{found.machine.name} has {image.architecture} processors, for which EKS provides "
-            f"{image.name}",
-            f"write {image.name}, or leave it out",
-            image.source,
-        )
+    yield from check_offered(pool.capacity, gpu_machine.machine, path)
+    yield from check_offered_there(gpu_machine.machine, region, zones, path, stated)
+    yield from _check_image(pool, gpu_machine.machine, image, path)
     if common is None:
         return None
-    limits = {m.name: m.pods for m in (found.machine, *others) if m.pods is not None}
-    smallest = min(limits, key=lambda name: limits[name], default=found.machine.name)
-    most = limits.get(smallest)
-    if most is not None and common.advertised + SYSTEM_PODS > most:
-        yield refuse(
-            (*path, "sharing" if common.sharing else "partition"),
-            f"a node advertises {common.advertised} devices and runs about {SYSTEM_PODS} other "
-            f"pods; {smallest} has addresses for {most} pods",
-            "use fewer replicas, or larger partitions",
-            found.machine.source,
-        )
-    karpenter = None
-    if asked is not None:
-        karpenter = yield from karpenter_pool(pool, path, common, update, asked)
-        if karpenter is None:
-            return None
-        common = replace(common, taints=karpenter_taints(common))
+    yield from _check_addresses(common.offer, machines, path)
     if template is not None and with_bottlerocket(pool):
-        settings = settings_of(pool, common.gpu, common.sharing)
-        template = replace(template, bottlerocket=settings)
-    scaled = common.nodes.autoscaled and karpenter is None
-    offered = _node_template(common.resources) if scaled else {}
-    if karpenter is None:
-        yield from check_group(
-            path, own=pool.tags, of_cluster=fleet.cluster.tags, of_autoscaler=offered
-        )
-    return EksPoolPlan(
-        **common.parts(),
-        machine=found.machine,
-        other_machines=others,
+        bottlerocket = settings_of(pool, common.gpu, common.offer.sharing)
+        template = replace(template, bottlerocket=bottlerocket)
+    settings = EksSettings(
+        machine=gpu_machine.machine,
+        other_machines=other_types,
         zones=zones,
         capacity=pool.capacity,
         ami_type=image.name,
@@ -119,9 +84,82 @@ def eks_pool(
         template=template,
         update=update,
         repair=repair,
-        tags={**pool.tags, **offered},
-        karpenter=karpenter,
+        tags=pool.tags,
+        karpenter=None,
     )
+    return (yield from _with_node_maker(fleet, pool, path, common.with_settings(settings)))
+
+
+def _template(
+    fleet: spec.EksFleet,
+    pool: spec.EksPool,
+    path: spec.Path,
+    machines: Sequence[Machine],
+    zones: tuple[str, ...],
+    region: AwsRegion | None,
+) -> Checked[EksTemplate | None]:
+    """The launch template. None: EKS's own. machines: the pool's types, empty if refused."""
+    interfaces: tuple[Interface, ...] = ()
+    if machines:
+        interfaces = yield from interfaces_of(fleet, pool, path, machines[0], machines[1:], zones)
+    yield from check_placement(pool, path, zones)
+    karpenter_settings = by_karpenter(fleet, pool)
+    if karpenter_settings is not None:
+        yield from check_karpenter_pool(pool, path, karpenter_settings)
+    return (
+        yield from template_of(
+            *(pool, path, region, interfaces),
+            of_cluster=fleet.cluster.instance_tags,
+            always=karpenter_settings is not None or with_bottlerocket(pool),
+        )
+    )
+
+
+def _with_node_maker(
+    fleet: spec.EksFleet, pool: spec.EksPool, path: spec.Path, planned: EksPoolPlan
+) -> Checked[EksPoolPlan | None]:
+    """The plan with the settings of what makes its nodes: a managed node group, or Karpenter."""
+    settings, karpenter_settings = planned.settings, by_karpenter(fleet, pool)
+    if karpenter_settings is not None:
+        karpenter = yield from karpenter_pool(
+            pool, path, planned, settings.update, karpenter_settings
+        )
+        if karpenter is None:
+            return None
+        planned = replace(planned, taints=karpenter_taints(planned))
+        return planned.with_settings(replace(settings, karpenter=karpenter))
+    autoscaler_tags = _node_template(planned.offer.resources) if planned.nodes.autoscaled else {}
+    yield from check_group(
+        path, of_pool=pool.tags, of_cluster=fleet.cluster.tags, of_autoscaler=autoscaler_tags
+    )
+    return planned.with_settings(replace(settings, tags={**pool.tags, **autoscaler_tags}))
+
+
+def _check_image(
+    pool: spec.EksPool, machine: Machine, image: Image, path: spec.Path
+) -> Checked[None]:
+    if pool.ami_type not in (None, image.name):
+        yield refuse(
+            (*path, "ami_type"),
+            f"{machine.name} has {image.architecture} processors, and EKS's image for them is "
+            f"{image.name}",
+            f"write {image.name}, or leave it out",
+            image.source,
+        )
+
+
+def _check_addresses(offer: Offer, machines: Sequence[Machine], path: spec.Path) -> Checked[None]:
+    """Refuses more devices than a node has addresses for pods. machines: the pool's types."""
+    limits = {m.name: m.pods for m in machines if m.pods is not None}
+    smallest = min(limits, key=lambda name: limits[name], default="")
+    if smallest and offer.advertised + SYSTEM_PODS > limits[smallest]:
+        yield refuse(
+            (*path, "sharing" if offer.sharing else "partition"),
+            f"a node advertises {offer.advertised} devices and runs about {SYSTEM_PODS} other "
+            f"pods; {smallest} has addresses for {limits[smallest]} pods",
+            "use fewer replicas, or larger partitions",
+            machines[0].source,
+        )
 
 
 def _machine_image(pool: spec.EksPool, machine: Machine) -> Image:
@@ -145,7 +183,7 @@ def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> 
     elif not _DATED.fullmatch(release):
         yield refuse(
             (*path, "release_version"),
-            f"{release} does not end in the day of a release of Amazon Linux's images",
+            f"{release} does not end in the release date of an Amazon Linux image",
             "write it like 1.34.0-20260714, or leave it out",
             "EKS API, releaseVersion",
         )

@@ -15,21 +15,21 @@ from infra.plan.findings import Checked, refuse
 
 MOST_TAGS: Final = 50
 _AT: Final = ("cluster", "tags")
-_OWN: Final = 3
+_SLICEWRIGHT_TAGS: Final = 3
 """Tags that slicewright adds to a subnet, which gets most of them: Name, the role for load
 balancers, and the stack's.
 """
 _LIMITS: Final = "AWS docs, tag naming limits"
 _IAM: Final = "IAM user guide, rules for tagging in IAM and AWS STS"
 _SIGNS: Final = "_.:/=+-@"
-_TAKEN: Final[Mapping[str, str]] = {
-    "slicewright.io/": "slicewright knows by it what a stack has made",
-    "kubernetes.io/": "Kubernetes' controllers, and `slicewright destroy`, know by it whose a "
-    "resource is",
-    "k8s.io/": "cluster-autoscaler knows by it what a node group offers",
-    "karpenter.sh/": "Karpenter knows by it what is its own",
-    "karpenter.k8s.aws/": "Karpenter knows by it what is its own",
-    "eks:": "EKS sets such tags itself",
+_RESERVED: Final[Mapping[str, str]] = {
+    "slicewright.io/": "reserved: slicewright finds a stack's resources by it",
+    "kubernetes.io/": "reserved: Kubernetes' controllers and `slicewright destroy` find a "
+    "cluster's resources by it",
+    "k8s.io/": "reserved: cluster-autoscaler reads a node group's resources from it",
+    "karpenter.sh/": "reserved: Karpenter finds its resources by it",
+    "karpenter.k8s.aws/": "reserved: Karpenter finds its resources by it",
+    "eks:": "reserved: EKS sets such tags itself",
 }
 """Beginning of a key -> why it is not the file's to set."""
 
@@ -37,20 +37,20 @@ _TAKEN: Final[Mapping[str, str]] = {
 def tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
     """`cluster.tags`, in the order of their keys."""
     tags = cluster.tags
-    if len(tags) > MOST_TAGS - _OWN:
+    if len(tags) > MOST_TAGS - _SLICEWRIGHT_TAGS:
         yield refuse(
             _AT,
             f"{len(tags)} tags are too many: AWS allows {MOST_TAGS} on a resource, and slicewright "
-            f"has up to {_OWN} of its own",
-            f"write {MOST_TAGS - _OWN} or less",
+            f"has up to {_SLICEWRIGHT_TAGS} of its own",
+            f"write {MOST_TAGS - _SLICEWRIGHT_TAGS} or less",
             _LIMITS,
         )
-    seen: dict[str, str] = {}
+    by_folded_key: dict[str, str] = {}
     for key, value in tags.items():
         path = (*_AT, key)
-        if (why := _taken(key)) is not None:
+        if (why := _why_reserved(key)) is not None:
             yield refuse(path, why, "leave it out, or choose another key", in_key=True)
-        if (other := seen.setdefault(key.casefold(), key)) != key:
+        if (other := by_folded_key.setdefault(key.casefold(), key)) != key:
             yield refuse(
                 path,
                 f"differs from {other} in upper and lower case only, which IAM takes for the same "
@@ -76,7 +76,7 @@ def instance_tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
     """`cluster.instance_tags`."""
     path = ("cluster", "instance_tags")
     for key in cluster.instance_tags:
-        if (why := _taken(key)) is not None:
+        if (why := _why_reserved(key)) is not None:
             yield refuse((*path, key), why, "leave it out, or choose another key", in_key=True)
     return cluster.instance_tags
 
@@ -84,16 +84,16 @@ def instance_tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
 def check_group(
     path: spec.Path,
     *,
-    own: Mapping[str, str],
+    of_pool: Mapping[str, str],
     of_cluster: Mapping[str, str],
     of_autoscaler: Mapping[str, str],
 ) -> Checked[None]:
     """Refuses too many tags on a node group, which has all three kinds. path: of the pool."""
-    tags = {**of_cluster, **own, **of_autoscaler}
-    if len(tags) > MOST_TAGS >= len(of_cluster) + _OWN:
+    tags = {**of_cluster, **of_pool, **of_autoscaler}
+    if len(tags) > MOST_TAGS >= len(of_cluster) + _SLICEWRIGHT_TAGS:
         sources = {
-            "its own": own,
-            "of cluster.tags": {k: v for k, v in of_cluster.items() if k not in own},
+            "its own": of_pool,
+            "of cluster.tags": {k: v for k, v in of_cluster.items() if k not in of_pool},
             "by which cluster-autoscaler knows its nodes": of_autoscaler,
         }
         parts = (f"{len(part)} {name}" for name, part in sources.items() if part)
@@ -106,13 +106,17 @@ def check_group(
         )
 
 
-def _taken(key: str) -> str | None:
+def _why_reserved(key: str) -> str | None:
     if key == "Name":
-        return "slicewright names by it what it makes, and the stack's rights are limited to that"
-    return next((why for start, why in _TAKEN.items() if key.startswith(start)), None)
+        return "reserved: slicewright sets Name itself, and its IAM policy depends on it"
+    return next((why for start, why in _RESERVED.items() if key.startswith(start)), None)
 
 
 def _refused_by_iam(text: str) -> str:
     """The characters, each once."""
-    wrong = [one for one in text if one not in _SIGNS and unicodedata.category(one)[0] not in "LNZ"]
+    wrong = [
+        character
+        for character in text
+        if character not in _SIGNS and unicodedata.category(character)[0] not in "LNZ"
+    ]
     return " ".join(dict.fromkeys(wrong))

@@ -45,16 +45,16 @@ def repair_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksRepair | N
         return None
     yield from _one_of(repair, at, "max_unhealthy")
     yield from _one_of(repair, at, "max_parallel")
-    seen = set()
+    conditions = set()
     for i, rule in enumerate(repair.rules):
-        if (rule.condition, rule.reason) in seen:
+        if (rule.condition, rule.reason) in conditions:
             yield refuse(
                 (*at, "rules", i),
                 f"there is a rule for {rule.condition} with {rule.reason} already",
                 "leave one of them out",
                 "EKS API, NodeRepairConfig",
             )
-        seen.add((rule.condition, rule.reason))
+        conditions.add((rule.condition, rule.reason))
     return repair
 
 

@@ -12,21 +12,21 @@ from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
 from infra.plan.gpu_operator.drivers import operator_driver, rolled_driver
 from infra.plan.gpu_operator.settings import check_operator, resolved
-from infra.plan.model.clusters import ByoClusterPlan
-from infra.plan.model.fleets import ByoFleetPlan, CommonPlanner
+from infra.plan.model.clusters import ExistingClusterPlan
+from infra.plan.model.fleets import CommonPlanner, ExistingFleetPlan
 from infra.plan.model.nodes import Gpus
-from infra.plan.model.pools import ByoPoolPlan
+from infra.plan.model.pools import ExistingPoolPlan, ExistingSettings
 from infra.plan.partition.fractional import fractional_labels
 from infra.plan.pools.pool import pool_plan
 
 
-def plan_byo(
+def plan_existing(
     fleet: spec.ByoFleet, stated: Stated, plan_common: CommonPlanner
-) -> Checked[ByoFleetPlan | None]:
+) -> Checked[ExistingFleetPlan | None]:
     if fleet.node_pools and fleet.cluster is None:
         yield refuse(
             ("cluster",),
-            "is missing, and node_pools need it",
+            "is required by node_pools",
             "write cluster: {name: …, context: …}",
         )
     if fleet.cluster is not None and not fleet.node_pools:
@@ -45,9 +45,9 @@ def plan_byo(
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None
     cluster = fleet.cluster
-    return ByoFleetPlan(
+    return ExistingFleetPlan(
         **common,
-        cluster=ByoClusterPlan(
+        cluster=ExistingClusterPlan(
             name=cluster.name, context=cluster.context, kubeconfig=cluster.kubeconfig
         )
         if cluster
@@ -59,7 +59,7 @@ def plan_byo(
     )
 
 
-def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan | None]:
+def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ExistingPoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     yield from _check_keys(pool, path)
     gpu = yield from gpu_of(pool.gpu, (*path, "gpu"), stated)
@@ -78,12 +78,8 @@ def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan |
     if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalSharing):
         labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
-    return ByoPoolPlan(
-        **common.parts(),
-        select=_select(pool),
-        on_destroy=fleet.on_destroy,
-        driver_version=rolled_driver(fleet.gpu_operator),
-    )
+    common = dataclasses.replace(common, driver_version=rolled_driver(fleet.gpu_operator))
+    return common.with_settings(ExistingSettings(select=_select(pool), on_destroy=fleet.on_destroy))
 
 
 _CONSTANT = frozenset(
@@ -123,28 +119,28 @@ def _select(pool: spec.ByoPool) -> Mapping[str, str]:
 
 def _check_selects(pools: Sequence[spec.ByoPool], stated: Stated) -> Checked[None]:
     """A node belongs to one pool. Selectors that overlap only on some nodes are not refused."""
-    known = [
+    valid = [
         i
         for i in range(len(pools))
         if stated.has(("node_pools", i, "select"), ("node_pools", i, "name"))
     ]
-    selects = {i: _select(pools[i]).items() for i in known}
+    selects = {i: _select(pools[i]).items() for i in valid}
     # A selector that is contained in another shares its smallest label: comparing only those keeps
     # this fast for a thousand pools.
     by_least: dict[tuple[str, str], list[int]] = {}
     for i, select in selects.items():
         by_least.setdefault(min(select), []).append(i)
-    for i, own in selects.items():
-        others = [
+    for i, labels in selects.items():
+        wider = [
             j
-            for label in own
+            for label in labels
             for j in by_least.get(label, ())
-            if own > selects[j] or (own == selects[j] and i > j)
+            if labels > selects[j] or (labels == selects[j] and i > j)
         ]
-        if others:
+        if wider:
             yield refuse(
                 ("node_pools", i, "select"),
-                f"every node that it selects is also selected by pool {pools[others[0]].name}, "
+                f"every node that it selects is also selected by pool {pools[wider[0]].name}, "
                 "and a node has one layout",
                 "select by labels that no other pool's nodes have",
             )

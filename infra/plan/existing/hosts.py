@@ -8,35 +8,35 @@ from collections.abc import Mapping
 
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu
-from infra.geometry import Fit, Placement
-from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
+from infra.geometry import Fit, Misfit, Placement
+from infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, nearest, refuse
 from infra.plan.model.hosts import HostGpuPlan, HostPlan
 
 
-def gpu_of(asked: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gpu | None]:
+def gpu_of(choice: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gpu | None]:
     """The GPU model of a host or of existing nodes."""
-    known = catalog.load().gpus
+    gpus = catalog.load().gpus
     if not stated.has((*path, "model")):
         return None
-    if asked.model in known:
-        return known[asked.model]
-    if exclusion := catalog.load().why_excluded(asked.model):
+    if choice.model in gpus:
+        return gpus[choice.model]
+    if exclusion := catalog.load().why_excluded(choice.model):
         yield refuse(
             (*path, "model"),
-            f"{asked.model} {exclusion.reason}",
+            f"{choice.model} {exclusion.reason}",
             f"the catalog has {listed(exclusion.instead)}",
             exclusion.source,
         )
         return None
     # By the name that nvidia-smi prints, too: H100-NVL is "NVIDIA H100 NVL", here H100-94.
-    asked_for = _folded(asked.model)
+    asked_for = _folded(choice.model)
     meant = [
         gpu.name
-        for gpu in known.values()
+        for gpu in gpus.values()
         if asked_for in (_folded(gpu.name), *map(_folded, gpu.products))
     ]
-    hint = f"did you mean {meant[0]}?" if len(meant) == 1 else nearest(asked.model, [*known])
-    yield refuse((*path, "model"), f"{asked.model} is not in the catalog", hint, CATALOG)
+    hint = f"did you mean {meant[0]}?" if len(meant) == 1 else nearest(choice.model, [*gpus])
+    yield refuse((*path, "model"), f"{choice.model} is not in the catalog", hint, CATALOG)
     return None
 
 
@@ -56,40 +56,40 @@ def plan_hosts(hosts: tuple[spec.Host, ...], stated: Stated) -> Checked[tuple[Ho
                 f"{host.name} is listed {names[host.name]} times",
                 "name each host once",
             )
-        made = yield from _host(host, ("hosts", i), stated)
-        if made is not None:
-            planned.append(made)
+        host_plan = yield from _host(host, ("hosts", i), stated)
+        if host_plan is not None:
+            planned.append(host_plan)
     return tuple(planned)
 
 
 def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan | None]:
     gpu = yield from gpu_of(host.gpu, (*path, "gpu"), stated)
-    gpus, seen = [], set()
-    for i, asked in enumerate(host.gpus):
+    gpus, indexes = [], set()
+    for i, stated_gpu in enumerate(host.gpus):
         at = (*path, "gpus", i)
         if stated.has((*at, "index")):
-            if asked.index >= host.gpu.count and stated.has((*path, "gpu", "count")):
+            if stated_gpu.index >= host.gpu.count and stated.has((*path, "gpu", "count")):
                 yield refuse(
                     (*at, "index"),
-                    f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted "
-                    "from 0",
+                    f"there is no GPU {stated_gpu.index}: {host.name} has {host.gpu.count} GPUs, "
+                    "counted from 0",
                     f"write {' or '.join(sorted({'0', str(host.gpu.count - 1)}))}"
                     if host.gpu.count < 3
                     else f"write 0 to {host.gpu.count - 1}",
                     "NVML API, device index",
                 )
-            elif asked.index in seen:
+            elif stated_gpu.index in indexes:
                 yield refuse(
-                    (*at, "index"), f"GPU {asked.index} is listed twice", "name each GPU once"
+                    (*at, "index"), f"GPU {stated_gpu.index} is listed twice", "name each GPU once"
                 )
-            seen.add(asked.index)
-        placed = yield from _instances(asked, gpu, at, stated)
+            indexes.add(stated_gpu.index)
+        placed = yield from _instances(stated_gpu, gpu, at, stated)
         if placed is not None:
             gpus.append(
                 HostGpuPlan(
-                    index=asked.index,
-                    mig=asked.mig,
-                    persistence=asked.persistence,
+                    index=stated_gpu.index,
+                    mig=stated_gpu.mig,
+                    persistence=stated_gpu.persistence,
                     instances=placed,
                 )
             )
@@ -105,22 +105,13 @@ def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan 
 
 
 def _instances(
-    asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, stated: Stated
+    host_gpu: spec.HostGpu, gpu: Gpu | None, path: spec.Path, stated: Stated
 ) -> Checked[tuple[Placement, ...] | None]:
     """gpu: None if it is unknown. Errors on every model are reported all the same."""
     if gpu is not None and gpu.family is None:
-        if asked.mig or asked.instances:
-            yield refuse(
-                (*path, "mig") if asked.mig else (*path, "instances"),
-                f"{gpu.name} has no MIG: it cannot be partitioned",
-                " and ".join(
-                    ["write mig: false"] * asked.mig
-                    + ["leave the instances out"] * bool(asked.instances)
-                ),
-                gpu.source,
-            )
+        yield from _check_unpartitioned(host_gpu, gpu, path)
         return ()
-    if asked.instances and not asked.mig:
+    if host_gpu.instances and not host_gpu.mig:
         yield refuse(
             (*path, "mig"),
             "is false, but there are instances",
@@ -128,7 +119,7 @@ def _instances(
         )
     here = {
         i: instance
-        for i, instance in enumerate(asked.instances)
+        for i, instance in enumerate(host_gpu.instances)
         if stated.has((*path, "instances", i))
     }
     placed = [i for i, instance in here.items() if instance.start is not None]
@@ -136,27 +127,45 @@ def _instances(
         first = next(i for i in here if i not in placed)
         yield refuse(
             (*path, "instances", first),
-            "has no start, but others on this GPU have",
+            "has no start, but other instances on this GPU have",
             "write all starts, or none",
         )
     if gpu is None:
         return None
     fit = geometry.check(gpu, Counter(instance.profile for instance in here.values()))
-    if not isinstance(fit, Fit):
-        near = ", ".join(f"{name}: {count}" for name, count in sorted(fit.nearest.items()))
-        yield refuse(
-            (*path, "instances"),
-            f"does not fit on one {gpu.name}: {fit.reason}",
-            f"nearest that fits: {{{near}}}"
-            if near
-            else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
-            gpu.family.source if gpu.family else gpu.source,
-            certain=True,
-        )
+    if isinstance(fit, Misfit):
+        yield _misfit(fit, gpu, (*path, "instances"))
     legal = yield from _legal({i: here[i] for i in placed}, gpu, path)
     if not isinstance(fit, Fit):
         return None  # overlaps cannot be judged: an instance may have to be removed
     return (yield from _as_placed(legal, gpu, path)) if placed else fit.placements
+
+
+def _check_unpartitioned(host_gpu: spec.HostGpu, gpu: Gpu, path: spec.Path) -> Checked[None]:
+    """Refuses partitions of a GPU without MIG."""
+    if host_gpu.mig or host_gpu.instances:
+        yield refuse(
+            (*path, "mig") if host_gpu.mig else (*path, "instances"),
+            f"{gpu.name} has no MIG: it cannot be partitioned",
+            " and ".join(
+                ["write mig: false"] * host_gpu.mig
+                + ["leave the instances out"] * bool(host_gpu.instances)
+            ),
+            gpu.source,
+        )
+
+
+def _misfit(misfit: Misfit, gpu: Gpu, at: spec.Path) -> Finding:
+    near = ", ".join(f"{name}: {count}" for name, count in sorted(misfit.nearest.items()))
+    return refuse(
+        at,
+        f"does not fit on one {gpu.name}: {misfit.reason}",
+        f"nearest that fits: {{{near}}}"
+        if near
+        else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
+        gpu.family.source if gpu.family else gpu.source,
+        certain=True,
+    )
 
 
 def _legal(
@@ -185,10 +194,10 @@ def _as_placed(
     placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path
 ) -> Checked[tuple[Placement, ...]]:
     """The placements ordered by start, so that the order in the file does not matter."""
-    taken: dict[int, int] = {}
+    occupied: dict[int, int] = {}
     for i, placement in placed.items():
         slots = range(placement.start, placement.start + placement.size)
-        clash = next((taken[slot] for slot in slots if slot in taken), None)
+        clash = next((occupied[slot] for slot in slots if slot in occupied), None)
         if clash is not None:
             yield refuse(
                 (*path, "instances", i, "start"),
@@ -196,5 +205,5 @@ def _as_placed(
                 "choose another start",
                 gpu.profiles[placement.profile].kind.source,
             )
-        taken.update(dict.fromkeys(slots, i))
+        occupied.update(dict.fromkeys(slots, i))
     return tuple(sorted(placed.values(), key=lambda p: p.start))

@@ -25,7 +25,7 @@ class Ranges:
     services: str = "10.8.0.0/20"
 
 
-OWN: Final = Ranges()
+OWN_RANGES: Final = Ranges()
 _SYSTEM_PODS_PER_NODE: Final = 110
 """GKE's default, which the system pool has."""
 _RESERVED: Final = 4
@@ -37,7 +37,7 @@ def pod_addresses(system: SystemPoolPlan | None, pools: Sequence[GkePoolPlan]) -
     whole block.
     """
     counted = [(system.nodes.max, _SYSTEM_PODS_PER_NODE)] if system else []
-    counted += [(pool.nodes.max, pool.max_pods_per_node) for pool in pools]
+    counted += [(pool.nodes.max, pool.settings.max_pods_per_node) for pool in pools]
     return sum(nodes * (1 << (2 * pods - 1).bit_length()) for nodes, pods in counted)
 
 
@@ -54,7 +54,7 @@ def check_own_network(
     cluster = fleet.cluster
     if cluster.network is not None or cluster.existing or not stated.has(("cluster", "network")):
         return
-    room, needed = _size(OWN.pods), pod_addresses(system, pools)
+    room, needed = _size(OWN_RANGES.pods), pod_addresses(system, pools)
     if needed > room:
         yield refuse(
             ("node_pools",),
@@ -65,13 +65,13 @@ def check_own_network(
             "cluster.network",
             "GKE docs, configure maximum Pods per node",
         )
-    room = _size(OWN.nodes) - _RESERVED
+    room = _size(OWN_RANGES.nodes) - _RESERVED
     nodes = sum(pool.nodes.max for pool in (*([system] if system else ()), *pools))
     if nodes > room:
         yield refuse(
             ("node_pools",),
-            f"{nodes} nodes at their most: the network that the stack makes has {room} addresses "
-            "for nodes",
+            f"pools may have {nodes} nodes, and the network that the stack creates has {room} "
+            "addresses for nodes",
             "lower nodes, or name a larger subnet in cluster.network",
             "GKE docs, plan IP addresses",
         )

@@ -57,16 +57,16 @@ def gke_capacity(
     return pool.capacity
 
 
-def _reservation(asked: spec.GkeReservation, path: spec.Path) -> Checked[spec.Capacity]:
+def _reservation(reservation: spec.GkeReservation, path: spec.Path) -> Checked[spec.Capacity]:
     """The reservation, with the fallback for when it is used up."""
-    name = asked.reservation
+    name = reservation.reservation
     if name is None:
-        return spec.GkeReservation(fallback=asked.fallback or "on-demand")
-    if asked.fallback == "on-demand":
+        return spec.GkeReservation(fallback=reservation.fallback or "on-demand")
+    if reservation.fallback == "on-demand":
         yield refuse(
             (*path, "capacity", "fallback"),
-            f"machines come from {name} or not at all: GKE looks for others only where no "
-            "reservation is named",
+            f"has no effect with reservation {name}: GKE falls back only if no reservation is "
+            "named",
             "leave it out, or leave out reservation",
             "GKE API, ReservationAffinity.consumeReservationType",
         )
@@ -118,7 +118,7 @@ def check_placement(pool: spec.GkePool, path: spec.Path, zones: tuple[str, ...])
 
 def gke_upgrade(pool: spec.GkePool, path: spec.Path) -> Checked[spec.Upgrade]:
     """The upgrade, decided to the last value."""
-    asked, at = pool.upgrade, (*path, "upgrade")
+    upgrade, at = pool.upgrade, (*path, "upgrade")
     if (
         isinstance(pool.capacity, spec.FlexStart | spec.Queued)
         and "upgrade" in pool.model_fields_set
@@ -130,9 +130,9 @@ def gke_upgrade(pool: spec.GkePool, path: spec.Path) -> Checked[spec.Upgrade]:
             "leave it out",
             _STRATEGIES,
         )
-    match asked:
+    match upgrade:
         case spec.Surge():
-            together = asked.max_surge + asked.max_unavailable
+            together = upgrade.max_surge + upgrade.max_unavailable
             if not 1 <= together <= _MOST_AT_ONCE:
                 yield refuse(
                     at,
@@ -141,40 +141,44 @@ def gke_upgrade(pool: spec.GkePool, path: spec.Path) -> Checked[spec.Upgrade]:
                     "write {max_surge: 0, max_unavailable: 1}",
                     _STRATEGIES,
                 )
-            return asked
+            return upgrade
         case spec.BlueGreen():
-            if asked.batch_nodes is not None and asked.batch_percent is not None:
+            if upgrade.batch_nodes is not None and upgrade.batch_percent is not None:
                 yield refuse(
                     (*at, "batch_percent"),
                     "a batch is a number of nodes or a part of all, not both",
                     "leave one out",
                     "GKE API, StandardRolloutPolicy",
                 )
-            nodes = asked.batch_nodes if asked.batch_percent is not None else asked.batch_nodes or 1
-            return asked.model_copy(update={"batch_nodes": nodes})
+            nodes = (
+                upgrade.batch_nodes
+                if upgrade.batch_percent is not None
+                else upgrade.batch_nodes or 1
+            )
+            return upgrade.model_copy(update={"batch_nodes": nodes})
 
 
 def check_location_policy(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
     if pool.location_policy is not None and isinstance(pool.nodes, spec.Fixed):
         yield refuse(
             (*path, "location_policy"),
-            "it is the autoscaler's, and the pool has a fixed number of nodes",
+            "applies to autoscaled pools, and this one has a fixed number of nodes",
             "leave it out, or write nodes: {min: …, max: …}",
             "GKE API, NodePoolAutoscaling",
         )
 
 
 def repaired(
-    asked: spec.Management, capacity: spec.Capacity, path: spec.Path
+    management: spec.Management, capacity: spec.Capacity, path: spec.Path
 ) -> Checked[spec.Management]:
     """GKE cannot repair flex-start nodes, so auto_repair is off by default there."""
     if not isinstance(capacity, spec.FlexStart):
-        return asked
-    if asked.auto_repair and "auto_repair" in asked.model_fields_set:
+        return management
+    if management.auto_repair and "auto_repair" in management.model_fields_set:
         yield refuse(
             (*path, "management", "auto_repair"),
             "flex-start nodes cannot be repaired",
             "write false",
             _TOOLKIT,
         )
-    return spec.Management(auto_repair=False, auto_upgrade=asked.auto_upgrade)
+    return spec.Management(auto_repair=False, auto_upgrade=management.auto_upgrade)

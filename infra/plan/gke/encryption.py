@@ -17,7 +17,7 @@ def check_keys(cluster: spec.GkeCluster, region: str) -> Checked[None]:
         if re.search("-.*[0-9]$", location) and location != region:
             yield refuse(
                 ("cluster", "kms_key"),
-                f"the key is in {location}, and disks of {region} cannot use it",
+                f"the key is in {location}: disks in {region} cannot use it",
                 f"name a key in {region}",
                 "Compute Engine docs, protect resources by using Cloud KMS keys",
             )
@@ -38,21 +38,21 @@ def key_notes(cluster: GkeClusterPlan) -> list[str]:
     the application layer.
     """
     role = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
-    found = []
+    notes = []
     if cluster.kms_key is not None:
-        found.append(
+        notes.append(
             f"cluster {cluster.name}: Compute Engine's service agent, service-PROJECT_NUMBER@"
             f"compute-system.iam.gserviceaccount.com, needs {role} on {cluster.kms_key}; without "
             "it no node starts"
         )
     if cluster.secrets_key is not None:
-        found.append(
+        notes.append(
             f"cluster {cluster.name}: GKE's service agent, service-PROJECT_NUMBER@"
             f"container-engine-robot.iam.gserviceaccount.com, needs {role} on "
             f"{cluster.secrets_key}, as long as the cluster lives: without it, or without the "
             "key, the Secrets are lost"
         )
-    return found
+    return notes
 
 
 def _location(key: str) -> str:

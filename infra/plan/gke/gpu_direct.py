@@ -70,10 +70,11 @@ MODE_OF: Final[Mapping[str, str]] = {mode.interconnect: name for name, mode in _
 
 
 def gpu_networks(
-    mode: Literal["dranet", "tcpx", "tcpxo"] | None, there: Sequence[spec.GpuNetwork]
+    mode: Literal["dranet", "tcpx", "tcpxo"] | None, stated_networks: Sequence[spec.GpuNetwork]
 ) -> tuple[GpuNetwork, ...]:
-    """The networks, named as in Google's own workloads. there: existing networks. Empty: the stack
-    makes them.
+    """The networks, named as in Google's own workloads.
+
+    stated_networks: existing networks. Empty: the stack makes them.
     """
     if mode is None or mode not in _MODES:
         return ()
@@ -81,9 +82,9 @@ def gpu_networks(
     return tuple(
         GpuNetwork(
             name=f"vpc{i + 1}",
-            vpc=there[i].vpc if i < len(there) else None,
-            subnet=there[i].subnet if i < len(there) else None,
-            addresses=None if there else str(block),
+            vpc=stated_networks[i].vpc if i < len(stated_networks) else None,
+            subnet=stated_networks[i].subnet if i < len(stated_networks) else None,
+            addresses=None if stated_networks else str(block),
         )
         for i, block in enumerate(blocks)
     )
@@ -95,14 +96,14 @@ def check_gpu_direct(pool: spec.GkePool, path: spec.Path, machine: Machine) -> C
         return
     if machine.interconnect != mode.interconnect:
         fits = MODE_OF.get(machine.interconnect or "")
-        what = (
+        hardware = (
             f"connects its GPUs by {machine.interconnect}"
             if machine.interconnect
             else "has no network interfaces for its GPUs"
         )
         yield refuse(
             (*path, "gpu_network"),
-            f"{machine.name} {what}, and {pool.gpu_network} is {mode.interconnect}",
+            f"{machine.name} {hardware}, and {pool.gpu_network} is {mode.interconnect}",
             (f"write {fits}, or leave it out" if fits else "leave it out")
             + f", or choose {mode.machine}",
             _DOCS,
@@ -118,10 +119,10 @@ def check_gpu_direct(pool: spec.GkePool, path: spec.Path, machine: Machine) -> C
 
 def check_gpu_networks(fleet: spec.GkeFleet, stated: Stated) -> Checked[None]:
     """Checks that the cluster meets the needs of the pools with such networks."""
-    asked = [pool for pool in fleet.node_pools if pool.gpu_network in _MODES]
+    pools = [pool for pool in fleet.node_pools if pool.gpu_network in _MODES]
     if stated.has_for_all(fleet.node_pools, "gpu_network"):
-        yield from _check_named(fleet.cluster, asked)
-    for mode in sorted({pool.gpu_network for pool in asked if pool.gpu_network is not None}):
+        yield from _check_named(fleet.cluster, pools)
+    for mode in sorted({pool.gpu_network for pool in pools if pool.gpu_network is not None}):
         version = fleet.cluster.version
         if version is not None and not offers_gpu_direct(mode, version):
             yield refuse(
@@ -131,7 +132,7 @@ def check_gpu_networks(fleet: spec.GkeFleet, stated: Stated) -> Checked[None]:
                 _DOCS,
             )
     nodes = sum(
-        pool.nodes.count if isinstance(pool.nodes, spec.Fixed) else pool.nodes.max for pool in asked
+        pool.nodes.count if isinstance(pool.nodes, spec.Fixed) else pool.nodes.max for pool in pools
     )
     if nodes > _ROOM and not fleet.cluster.gpu_networks and stated.has(("node_pools",)):
         yield refuse(
@@ -143,11 +144,11 @@ def check_gpu_networks(fleet: spec.GkeFleet, stated: Stated) -> Checked[None]:
         )
 
 
-def _check_named(cluster: spec.GkeCluster, asked: Sequence[spec.GkePool]) -> Checked[None]:
+def _check_named(cluster: spec.GkeCluster, pools: Sequence[spec.GkePool]) -> Checked[None]:
     at, named = ("cluster", "gpu_networks"), cluster.gpu_networks
     if not named:
         return
-    needed = max((_MODES[pool.gpu_network or ""].networks for pool in asked), default=0)
+    needed = max((_MODES[pool.gpu_network or ""].networks for pool in pools), default=0)
     if needed == 0:
         yield refuse(
             at,
@@ -164,16 +165,16 @@ def _check_named(cluster: spec.GkeCluster, asked: Sequence[spec.GkePool]) -> Che
             in_key=True,
         )
     # A VPC with a path is in another project: its name means nothing here.
-    taken = {cluster.network.vpc} if cluster.network else set()
+    vpcs = {cluster.network.vpc} if cluster.network else set()
     for i, network in enumerate(named):
-        if network.vpc in taken:
+        if network.vpc in vpcs:
             yield refuse(
                 (*at, i, "vpc"),
                 f"{network.vpc} is the network of another interface, and each needs its own VPC",
                 "name another VPC",
                 "Compute Engine docs, multiple network interfaces",
             )
-        taken.add(network.vpc)
+        vpcs.add(network.vpc)
 
 
 def offers_gpu_direct(mode: str, version: str) -> bool:
@@ -195,12 +196,12 @@ def offers_gpu_direct(mode: str, version: str) -> bool:
 def gpu_direct_notes(fleet: GkeFleetPlan) -> list[str]:
     """Source of the peer-to-peer: NVIDIA MIG user guide."""
     return [
-        f"pool {pool.name}: pods get the interfaces of {pool.gpu_networks[0].name} to "
-        f"{pool.gpu_networks[-1].name} by the annotation networking.gke.io/interfaces; NCCL's "
-        f"plugin for {_MODES[pool.gpu_network or ''].interconnect} and the device injector are "
-        "Google's DaemonSets, which slicewright does not install "
+        f"pool {pool.name}: pods get the interfaces of {pool.settings.gpu_networks[0].name} to "
+        f"{pool.settings.gpu_networks[-1].name} by the annotation networking.gke.io/interfaces; "
+        f"NCCL's plugin for {_MODES[pool.settings.gpu_network or ''].interconnect} and the device "
+        "injector are Google's DaemonSets, which slicewright does not install "
         "(GoogleCloudPlatform/container-engine-accelerators)"
-        + ("; partitions do not use them" if pool.partitioned else "")
+        + ("; partitions do not use them" if pool.offer.partitioned else "")
         for pool in fleet.pools
-        if pool.gpu_networks
+        if pool.settings.gpu_networks
     ]

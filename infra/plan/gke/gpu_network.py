@@ -39,14 +39,14 @@ def check_dranet(
         return
     at = (*path, "gpu_network")
     if machine.interconnect != _RDMA:
-        what = (
+        hardware = (
             f"connects its GPUs by {machine.interconnect}"
             if machine.interconnect
             else "has no network interfaces for its GPUs"
         )
         yield refuse(
             at,
-            f"{machine.name} {what}, and GKE managed DRANET is for GPUDirect-RDMA",
+            f"{machine.name} {hardware}, and GKE managed DRANET is for GPUDirect-RDMA",
             _instead(machine),
             _DOCS,
         )
@@ -66,9 +66,9 @@ def _instead(machine: Machine) -> str:
 
 
 def check_dranet_version(fleet: spec.GkeFleet) -> Checked[None]:
-    asked = any(pool.gpu_network == "dranet" for pool in fleet.node_pools)
+    uses_dranet = any(pool.gpu_network == "dranet" for pool in fleet.node_pools)
     version = fleet.cluster.version
-    if asked and version is not None and not offers_dranet(version):
+    if uses_dranet and version is not None and not offers_dranet(version):
         yield refuse(
             ("cluster", "version"),
             f"{version} is too old for gpu_network: dranet, which needs 1.34.1-gke.1829001",
@@ -93,18 +93,18 @@ def dranet_notes(fleet: GkeFleetPlan) -> list[str]:
     """Sources: NVIDIA/aicr, docs/integrator/gke-a4x-max-networking.md (the role); NVIDIA MIG user
     guide (peer-to-peer).
     """
-    pools = [pool for pool in fleet.pools if pool.gpu_network == "dranet"]
+    pools = [pool for pool in fleet.pools if pool.settings.gpu_network == "dranet"]
     if not pools:
         return []
-    found = [
+    notes = [
         f"cluster {fleet.cluster.name}: GKE makes the networks of gpu_network itself: its service "
         "agent, service-PROJECT_NUMBER@container-engine-robot.iam.gserviceaccount.com, needs "
         "roles/compute.networkAdmin, and the networks stay when the pools go"
     ]
-    found += [
+    notes += [
         f"pool {pool.name}: pods get network interfaces by a ResourceClaim of the device class "
         "mrdma.google.com, which slicewright does not make"
-        + ("; partitions do not use them" if pool.partitioned else "")
+        + ("; partitions do not use them" if pool.offer.partitioned else "")
         for pool in pools
     ]
-    return found
+    return notes

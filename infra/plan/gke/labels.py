@@ -49,7 +49,7 @@ def _check_keys(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
         if key.startswith(_RESERVED):
             yield refuse(
                 (*path, key),
-                f"begins with {_RESERVED}, by which Google's services tell their own labels",
+                f"begins with {_RESERVED}, the prefix of labels that Google's services set",
                 "choose another key",
                 "GKE docs, create and manage cluster and node pool labels",
                 in_key=True,

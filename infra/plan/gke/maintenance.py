@@ -37,12 +37,12 @@ _Span = tuple[datetime, datetime]
 _DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
-def check_maintenance(asked: spec.GkeMaintenance | None) -> Checked[None]:
-    if asked is None:
+def check_maintenance(maintenance: spec.GkeMaintenance | None) -> Checked[None]:
+    if maintenance is None:
         return
-    if isinstance(asked.window, spec.RecurringMaintenance):
-        yield from _check_recurring(asked.window)
-    yield from _check_exclusions(asked.exclusions)
+    if isinstance(maintenance.window, spec.RecurringMaintenance):
+        yield from _check_recurring(maintenance.window)
+    yield from _check_exclusions(maintenance.exclusions)
 
 
 def _check_recurring(window: spec.RecurringMaintenance) -> Checked[None]:
@@ -59,7 +59,7 @@ def _check_recurring(window: spec.RecurringMaintenance) -> Checked[None]:
     if unknown := sorted(set(rule) - set(_PARTS)):
         yield refuse(
             (*_WINDOW, "recurrence"),
-            f"{listed(unknown)}: not of a rule that recurs at most once a day",
+            f"{listed(unknown)} cannot be used: the rule may recur at most once a day",
             f"leave it out; known: {listed(_PARTS)}",
             "RFC 5545, 3.3.10",
         )
@@ -81,7 +81,7 @@ def _check_exclusions(exclusions: tuple[spec.MaintenanceExclusion, ...]) -> Chec
         yield refuse(
             at,
             f"{len(exclusions)} exclusions are too many: a cluster has at most {_MOST_EXCLUSIONS}",
-            "take away those that are over",
+            "remove exclusions whose end has passed",
             _DOCS,
         )
     without = [i for i, e in enumerate(exclusions) if e.scope == "no-upgrades"]
@@ -132,11 +132,11 @@ def _least_available(
         return None
     if not rule.get("INTERVAL", "1").isdigit() or rule.get("INTERVAL") == "0":
         return None
-    wanted = rule["BYDAY"].split(",") if "BYDAY" in rule else []
-    if not set(wanted) <= set(_DAYS) or rule.get("WKST", "MO") != "MO":
+    weekdays = rule["BYDAY"].split(",") if "BYDAY" in rule else []
+    if not set(weekdays) <= set(_DAYS) or rule.get("WKST", "MO") != "MO":
         return None
     windows = [
-        w for w in _joined(_windows(start, length, rule, wanted)) if w[1] - w[0] >= _LEAST_AT_ONCE
+        w for w in _joined(_windows(start, length, rule, weekdays)) if w[1] - w[0] >= _LEAST_AT_ONCE
     ]
     last = start + timedelta(days=_LOOKED_AT) - _RANGE
     begins = [start, *(end for _, end in windows), *(begin - _RANGE for begin, _ in windows)]
@@ -163,7 +163,7 @@ class _Availability:
 
 
 def _windows(
-    start: datetime, length: timedelta, rule: Mapping[str, str], wanted: list[str]
+    start: datetime, length: timedelta, rule: Mapping[str, str], weekdays: list[str]
 ) -> Iterator[_Span]:
     """Yields the windows in order of time, over the examined days."""
     interval = int(rule.get("INTERVAL", "1"))
@@ -171,10 +171,10 @@ def _windows(
     for n in range(_LOOKED_AT):
         begin = start + timedelta(days=n)
         if rule["FREQ"] == "DAILY":
-            due = n % interval == 0 and (not wanted or _DAYS[begin.weekday()] in wanted)
+            due = n % interval == 0 and (not weekdays or _DAYS[begin.weekday()] in weekdays)
         else:
             weeks = (_monday(begin.date()) - first_week).days // 7
-            days = wanted or [_DAYS[start.weekday()]]
+            days = weekdays or [_DAYS[start.weekday()]]
             due = weeks % interval == 0 and _DAYS[begin.weekday()] in days
         if due:
             yield begin, begin + length
@@ -182,13 +182,13 @@ def _windows(
 
 def _joined(windows: Iterator[_Span]) -> list[_Span]:
     """Windows that touch are one."""
-    found: list[_Span] = []
+    spans: list[_Span] = []
     for begin, end in windows:
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if spans and begin <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
-            found.append((begin, end))
-    return found
+            spans.append((begin, end))
+    return spans
 
 
 def _monday(day: date) -> date:

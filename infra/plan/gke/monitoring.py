@@ -21,33 +21,33 @@ _METRICS: Final = "GKE docs, configure metrics collection"
 _LOGS: Final = "GKE docs, about GKE logs"
 
 
-def plan_monitoring(asked: spec.GkeMonitoring | None) -> Checked[spec.GkeMonitoring | None]:
+def plan_monitoring(monitoring: spec.GkeMonitoring | None) -> Checked[spec.GkeMonitoring | None]:
     """Its components in the API's order: another order in the stack file changes nothing."""
-    if asked is None:
+    if monitoring is None:
         return None
     at = ("cluster", "monitoring")
-    yield from _check_components(asked.components, (*at, "components"), "metrics", _METRICS)
-    need = [c for c in asked.components if c in _BY_PROMETHEUS]
-    if need and not asked.managed_prometheus:
+    yield from _check_components(monitoring.components, (*at, "components"), "metrics", _METRICS)
+    need = [c for c in monitoring.components if c in _BY_PROMETHEUS]
+    if need and not monitoring.managed_prometheus:
         yield refuse(
             (*at, "managed_prometheus"),
             f"Managed Service for Prometheus collects the metrics of {listed(need)}",
             "write true, or leave those components out",
             _METRICS,
         )
-    return asked.model_copy(
-        update={"components": _in_order(asked.components, get_args(spec.MetricsComponent))}
+    return monitoring.model_copy(
+        update={"components": _in_order(monitoring.components, get_args(spec.MetricsComponent))}
     )
 
 
-def plan_logging(asked: spec.GkeLogging | None) -> Checked[spec.GkeLogging | None]:
+def plan_logging(logging: spec.GkeLogging | None) -> Checked[spec.GkeLogging | None]:
     """Its components in the API's order."""
-    if asked is None:
+    if logging is None:
         return None
     at = ("cluster", "logging", "components")
-    yield from _check_components(asked.components, at, "logs", _LOGS)
-    return asked.model_copy(
-        update={"components": _in_order(asked.components, get_args(spec.LogsComponent))}
+    yield from _check_components(logging.components, at, "logs", _LOGS)
+    return logging.model_copy(
+        update={"components": _in_order(logging.components, get_args(spec.LogsComponent))}
     )
 
 
@@ -55,25 +55,25 @@ def monitoring_notes(fleet: GkeFleetPlan) -> list[str]:
     """Notes on components that cost money, and on nodes that may have two exporters of DCGM. These
     cannot share the profiling hardware: NVIDIA/dcgm-exporter #7, NVIDIA/DCGM #56.
     """
-    cluster, found = fleet.cluster, []
+    cluster, notes = fleet.cluster, []
     monitoring = cluster.monitoring
     billed = [c for c in monitoring.components if c != _SYSTEM] if monitoring is not None else []
     if billed:
         # Google Cloud Observability pricing: metrics of GKE's system components are free.
-        found.append(
+        notes.append(
             f"cluster {cluster.name}: Cloud Monitoring bills by the sample for the metrics of "
             f"{listed(billed)}"
         )
     exported = fleet.operator is not None and fleet.operator.dcgm_exporter.enabled
     if exported and fleet.operated and not cluster.existing and _has_dcgm(monitoring):
         why = "" if monitoring is not None else ", as it is in new clusters by default"
-        found.append(
+        notes.append(
             f"cluster {cluster.name}: GKE's own exporter of DCGM is on{why}; on nodes of "
             f"{listed([p.name for p in fleet.operated])} the GPU operator's exporter runs as well: "
             "only one of the two gets the counters of profiling, and mig-manager stops only the "
             "operator's while it changes a layout; write cluster.monitoring without DCGM"
         )
-    return found
+    return notes
 
 
 def _has_dcgm(monitoring: spec.GkeMonitoring | None) -> bool:
@@ -82,7 +82,7 @@ def _has_dcgm(monitoring: spec.GkeMonitoring | None) -> bool:
 
 
 def _check_components(
-    components: Sequence[str], at: spec.Path, what: str, source: str
+    components: Sequence[str], at: spec.Path, signals: str, source: str
 ) -> Checked[None]:
     for i, component in enumerate(components):
         if component in components[:i]:
@@ -90,7 +90,7 @@ def _check_components(
     if components and _SYSTEM not in components:
         yield refuse(
             at,
-            f"GKE sends {what} of others only together with those of {_SYSTEM}",
+            f"GKE sends {signals} of others only together with those of {_SYSTEM}",
             f"add {_SYSTEM}, or write [] to send none",
             source,
         )

@@ -25,32 +25,32 @@ _PRIVATE: Final = tuple(
 """Source: VPC docs, valid ranges: private IPv4 addresses."""
 
 
-def plan_network(asked: spec.GkeNetwork | None) -> Checked[GkeNetworkPlan | None]:
+def plan_network(network: spec.GkeNetwork | None) -> Checked[GkeNetworkPlan | None]:
     """None: the stack has a network of its own."""
-    if asked is None:
+    if network is None:
         return None
-    if asked.pods_range == asked.services_range:
+    if network.pods_range == network.services_range:
         yield refuse(
             (*_PATH, "services_range"),
-            f"{asked.services_range} is the range of the pods too",
+            f"{network.services_range} is also pods_range: pods and Services need separate ranges",
             "name another secondary range of the subnet",
             "GKE API, IPAllocationPolicy",
         )
-    *path, vpc = asked.vpc.split("/")
+    *path, vpc = network.vpc.split("/")
     return GkeNetworkPlan(
         project=path[1] if path else None,
         vpc=vpc,
-        subnet=asked.subnet,
-        pods_range=asked.pods_range,
-        services_range=asked.services_range,
+        subnet=network.subnet,
+        pods_range=network.pods_range,
+        services_range=network.services_range,
     )
 
 
-def check_control_plane(asked: spec.GkeControlPlane | None) -> Checked[None]:
+def check_control_plane(control_plane: spec.GkeControlPlane | None) -> Checked[None]:
     """The private endpoint takes private addresses only. GKE finds errors only while it creates."""
-    if asked is None or not asked.private_endpoint:
+    if control_plane is None or not control_plane.private_endpoint:
         return
-    for i, network in enumerate(asked.authorized_networks or ()):
+    for i, network in enumerate(control_plane.authorized_networks or ()):
         if not _is_private(network.cidr):
             yield refuse(
                 ("cluster", "control_plane", "authorized_networks", i, "cidr"),
@@ -70,10 +70,10 @@ def _is_private(cidr: str) -> bool:
 
 def network_notes(cluster: GkeClusterPlan) -> list[str]:
     """Notes on an existing network, and on the networks that reach the control plane."""
-    found = []
+    notes = []
     if (network := cluster.network) is not None:
         of = f" of project {network.project}" if network.project else ""
-        found.append(
+        notes.append(
             f"cluster {cluster.name}: slicewright creates, changes and deletes nothing in VPC "
             f"{network.vpc}{of}: that its nodes reach registries and Google's APIs (Cloud NAT, "
             "Private Google Access), and what its firewall allows, is up to whoever manages it"
@@ -81,13 +81,13 @@ def network_notes(cluster: GkeClusterPlan) -> list[str]:
     control_plane = cluster.control_plane
     if control_plane is not None and not control_plane.dns_endpoint:
         if control_plane.private_endpoint:
-            found.append(
+            notes.append(
                 f"cluster {cluster.name}: its control plane has a private address only: run "
                 "`pulumi up` in its VPC or a network connected with it, or write dns_endpoint: true"
             )
         elif control_plane.authorized_networks is not None:
-            found.append(
+            notes.append(
                 f"cluster {cluster.name}: `pulumi up` reaches the control plane from its "
                 "authorized_networks only"
             )
-    return found
+    return notes

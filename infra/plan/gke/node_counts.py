@@ -18,15 +18,15 @@ def check_counts(nodes: spec.Nodes, zones: int, path: spec.Path) -> Checked[None
     """path: of `nodes`."""
     if isinstance(nodes, spec.Fixed):
         yield from _check_fixed(nodes.count, zones, path)
-        key, asked = "count", nodes.count
+        key, count = "count", nodes.count
     else:
         yield from _check_autoscaled(nodes, zones, path)
-        key, asked = "max", nodes.max
+        key, count = "max", nodes.max
     most = zones * _MOST_PER_ZONE
-    if asked > most:
+    if count > most:
         yield refuse(
             (*path, key),
-            f"{asked} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most "
+            f"{count} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most "
             f"{_MOST_PER_ZONE} in each",
             f"write {most} or less, and make more pools",
             "GKE quotas and limits, nodes per node pool zone",
@@ -51,7 +51,7 @@ def _check_autoscaled(nodes: spec.Autoscaled, zones: int, path: spec.Path) -> Ch
     if nodes.min <= nodes.max < first:
         yield refuse(
             (*path, "max"),
-            f"GKE creates as many nodes in one zone as in another: a pool with min: {nodes.min} "
+            f"GKE creates the same number of nodes in each zone: a pool with min: {nodes.min} "
             f"in {zones} zones begins with {first}, above max: {nodes.max}",
             f"write {first} or more, or name fewer zones",
             "GKE API, NodePool.initialNodeCount",

@@ -43,13 +43,13 @@ def pool_notes(pool: GkePoolPlan) -> list[str]:
 
 
 def _begins_with(pool: GkePoolPlan) -> list[str]:
-    zones = len(pool.zones)
+    zones = len(pool.settings.zones)
     first = first_nodes(pool.nodes, zones) * zones
     if not pool.nodes.autoscaled or first == pool.nodes.min:
         return []
     return [
-        f"pool {pool.name}: begins with {first} nodes, as many in one zone as in another, and "
-        f"GKE's autoscaler removes those beyond {pool.nodes.min} that nothing uses"
+        f"pool {pool.name}: starts with {first} nodes, the same number in each zone, and GKE's "
+        f"autoscaler removes unused ones beyond {pool.nodes.min}"
     ]
 
 
@@ -57,7 +57,7 @@ def _native_on_arm(pool: GkePoolPlan) -> list[str]:
     """GoogleCloudPlatform/container-engine-accelerators has sizes of GB200, and its images no
     published list of architectures.
     """
-    if pool.partition_size is None or pool.machine.architecture != "arm64":
+    if pool.settings.partition_size is None or pool.settings.machine.architecture != "arm64":
         return []
     return [
         f"pool {pool.name}: GKE's partitioner knows the sizes of {pool.gpu.name}, but whether its "
@@ -67,19 +67,25 @@ def _native_on_arm(pool: GkePoolPlan) -> list[str]:
 
 
 def _reserved(pool: GkePoolPlan) -> list[str]:
-    if not isinstance(pool.capacity, GkeReservation) or pool.capacity.fallback != "on-demand":
+    if (
+        not isinstance(pool.settings.capacity, GkeReservation)
+        or pool.settings.capacity.fallback != "on-demand"
+    ):
         return []
     return [
-        f"pool {pool.name}: where no reservation matches, or all are in use, GKE creates on-demand "
+        f"pool {pool.name}: if no reservation matches, or all are in use, GKE creates on-demand "
         "machines; to fail instead, write fallback: none, or name the reservation"
     ]
 
 
 def _run_time(pool: GkePoolPlan) -> list[str]:
-    if isinstance(pool.capacity, FlexStart | Queued):
-        hours = pool.capacity.max_run_hours or FLEX_START_HOURS
-    elif isinstance(pool.capacity, GkeOnDemand | GkeSpot) and pool.capacity.max_run_hours:
-        hours = pool.capacity.max_run_hours
+    if isinstance(pool.settings.capacity, FlexStart | Queued):
+        hours = pool.settings.capacity.max_run_hours or FLEX_START_HOURS
+    elif (
+        isinstance(pool.settings.capacity, GkeOnDemand | GkeSpot)
+        and pool.settings.capacity.max_run_hours
+    ):
+        hours = pool.settings.capacity.max_run_hours
     else:
         return []
     return [f"pool {pool.name}: GKE ends each node {hours} hours after its creation"]
@@ -87,8 +93,8 @@ def _run_time(pool: GkePoolPlan) -> list[str]:
 
 def _nodes_for_upgrades(pool: GkePoolPlan) -> list[str]:
     """Source: GKE docs, node upgrades and quota: nodes for an upgrade come from it too."""
-    more = isinstance(pool.upgrade, BlueGreen) or pool.upgrade.max_surge > 0
-    if not more or not isinstance(pool.capacity, GkeReservation):
+    more = isinstance(pool.settings.upgrade, BlueGreen) or pool.settings.upgrade.max_surge > 0
+    if not more or not isinstance(pool.settings.capacity, GkeReservation):
         return []
     return [
         f"pool {pool.name}: an upgrade needs more machines than the pool has, reserved ones too"
@@ -96,7 +102,7 @@ def _nodes_for_upgrades(pool: GkePoolPlan) -> list[str]:
 
 
 def _latest_driver(pool: GkePoolPlan) -> list[str]:
-    if pool.driver != "LATEST":
+    if pool.settings.driver != "LATEST":
         return []
     return [
         f"pool {pool.name}: driver LATEST changes without notice; the agents report what they find"

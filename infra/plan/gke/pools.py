@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from infra import spec
@@ -22,9 +23,10 @@ from infra.plan.gke.node_counts import check_counts
 from infra.plan.gpu_operator.drivers import gke_driver, operator_driver, rolled_driver
 from infra.plan.machines.machine_types import machine_of
 from infra.plan.machines.regions import check_gcp_zones
-from infra.plan.model.nodes import OPERANDS_LABEL, SharingStrategy
-from infra.plan.model.offers import Offer
-from infra.plan.model.pools import GkePoolPlan
+from infra.plan.model.clusters import GpuNetwork
+from infra.plan.model.nodes import OPERANDS_LABEL, GpuMachine, SharingStrategy
+from infra.plan.model.offers import Offer, ReplicatedResource
+from infra.plan.model.pools import GkePoolPlan, GkeSettings
 from infra.plan.pools.capacity import check_offered
 from infra.plan.pools.pool import SYSTEM_PODS, pool_plan
 
@@ -35,78 +37,132 @@ _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClusterPlace:
+    """The place of a pool's cluster.
+
+    region: as in the catalog; None if it is not there. zone: None if the cluster is regional.
+    """
+
+    region: str | None
+    zone: str | None
+
+
 def gke_pool(
     fleet: spec.GkeFleet,
     operator: spec.GpuOperator | None,
     i: int,
-    region: str | None,
-    own_zone: str | None,
+    place: ClusterPlace,
     stated: Stated,
 ) -> Checked[GkePoolPlan | None]:
+    """operator: the GPU operator of the cluster. None if no pool uses it."""
     pool, path = fleet.node_pools[i], ("node_pools", i)
-    location = ("cluster", "location")
-    if pool.zones is None and own_zone is None and stated.has(location):
-        yield refuse(
-            (*path, "zones"),
-            f"is missing: the cluster is regional, and GKE would create the pool's nodes in "
-            f"three zones of {fleet.cluster.location}",
-            f"name zones that have the machine type, for example [{fleet.cluster.location}-a]",
-            "GKE API, NodePool.locations",
-        )
-    zones = pool.zones or ((own_zone,) if own_zone else ())
-    yield from check_gcp_zones(pool.zones or (), region, (*path, "zones"), stated)
-    if zones and stated.has((*path, "zones"), location):
-        yield from check_counts(pool.nodes, len(zones), (*path, "nodes"))
+    zones = yield from _zones(fleet, pool, path, place, stated)
     capacity = yield from gke_capacity(pool, path, zones)
     yield from check_placement(pool, path, zones)
     upgrade = yield from gke_upgrade(pool, path)
     yield from check_location_policy(pool, path)
     management = yield from repaired(pool.management, pool.capacity, path)
     yield from _check_management(pool.management, fleet.cluster.release_channel, path)
-    by_operator = isinstance(pool.partition, spec.Operator)
     yield from _check_driver(pool, path)
-    found = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
+    gpu_machine = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
+    by_operator = operator is not None and isinstance(pool.partition, spec.Operator)
     common = yield from pool_plan(
         pool,
         path,
-        found,
+        gpu_machine,
         cloud="gke",
         strategy=operator.mig_strategy if operator else "mixed",
         driver=operator_driver(operator) if operator and by_operator else gke_driver(pool.driver),
         fractional=fleet.fractional,
         stated=stated,
     )
-    if found is not None:
-        yield from _check_machine(pool, found.machine, path)
-        yield from check_dranet(pool, path, found.machine, zones)
-        yield from check_gpu_direct(pool, path, found.machine)
-    local_ssd = yield from _local_ssd(pool, path, found.machine.local_ssds if found else None)
+    if gpu_machine is not None:
+        yield from _check_machine(pool, gpu_machine.machine, path)
+        yield from check_dranet(pool, path, gpu_machine.machine, zones)
+        yield from check_gpu_direct(pool, path, gpu_machine.machine)
+    fixed_ssds = gpu_machine.machine.local_ssds if gpu_machine else None
+    local_ssd = yield from _local_ssd(pool, path, fixed_ssds)
     if common is not None:
-        yield from _check_pods(pool, path, common)
-    if found is None or common is None or local_ssd is None or not zones:
+        yield from _check_pods(pool, path, common.offer)
+    if gpu_machine is None or common is None or local_ssd is None or not zones:
         return None
-    replicated = common.sharing if not by_operator else ()
-    parts = common.parts()
+    labels = {**common.labels, **_network_labels(pool, fleet)}
     if operator is not None and not by_operator:
         # GKE's driver and device plugin are on these nodes.
-        parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
-    networks = gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks)
-    if pool.gpu_network == "dranet":
-        parts["labels"] = {**parts["labels"], **DRANET_LABELS}
-    if networks:
-        parts["labels"] = {**parts["labels"], GPU_NETWORK_LABEL: str(pool.gpu_network)}
-    yield from _check_label_length(parts["labels"], path)
-    return GkePoolPlan(
-        **parts,
-        machine=found.machine,
+        labels[OPERANDS_LABEL] = "false"
+    yield from _check_label_length(labels, path)
+    settings = _settings(
+        pool,
+        gpu_machine,
         zones=zones,
         capacity=capacity,
-        accelerator=found.accelerator,
+        local_ssd=local_ssd,
+        management=management,
+        upgrade=upgrade,
+        sharing=() if by_operator else common.offer.sharing,
+        networks=gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks),
+    )
+    driver_version = rolled_driver(operator) if operator and by_operator else None
+    return replace(common, labels=labels, driver_version=driver_version).with_settings(settings)
+
+
+def _zones(
+    fleet: spec.GkeFleet,
+    pool: spec.GkePool,
+    path: spec.Path,
+    place: ClusterPlace,
+    stated: Stated,
+) -> Checked[tuple[str, ...]]:
+    """The pool's zones: the stated ones, or a zonal cluster's. Empty if they are missing."""
+    location = ("cluster", "location")
+    if pool.zones is None and place.zone is None and stated.has(location):
+        yield refuse(
+            (*path, "zones"),
+            f"is required in a regional cluster: GKE would create the pool's nodes in "
+            f"three zones of {fleet.cluster.location}",
+            f"name zones that have the machine type, for example [{fleet.cluster.location}-a]",
+            "GKE API, NodePool.locations",
+        )
+    zones = pool.zones or ((place.zone,) if place.zone else ())
+    yield from check_gcp_zones(pool.zones or (), place.region, (*path, "zones"), stated)
+    if zones and stated.has((*path, "zones"), location):
+        yield from check_counts(pool.nodes, len(zones), (*path, "nodes"))
+    return zones
+
+
+def _network_labels(pool: spec.GkePool, fleet: spec.GkeFleet) -> Mapping[str, str]:
+    """Labels of nodes with networks between their GPUs."""
+    if pool.gpu_network == "dranet":
+        return DRANET_LABELS
+    if gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks):
+        return {GPU_NETWORK_LABEL: str(pool.gpu_network)}
+    return {}
+
+
+def _settings(
+    pool: spec.GkePool,
+    gpu_machine: GpuMachine,
+    *,
+    zones: tuple[str, ...],
+    capacity: spec.Capacity,
+    local_ssd: spec.LocalSsd,
+    management: spec.Management,
+    upgrade: spec.Upgrade,
+    sharing: Sequence[ReplicatedResource],
+    networks: tuple[GpuNetwork, ...],
+) -> GkeSettings:
+    """sharing: by GKE's own device plugin."""
+    by_operator = isinstance(pool.partition, spec.Operator)
+    return GkeSettings(
+        machine=gpu_machine.machine,
+        zones=zones,
+        capacity=capacity,
+        accelerator=gpu_machine.accelerator,
         partition_size=pool.partition.profile if isinstance(pool.partition, spec.Native) else None,
-        sharing_strategy=_STRATEGY[replicated[0].strategy] if replicated else None,
-        shared_clients=replicated[0].replicas if replicated else None,
+        sharing_strategy=_STRATEGY[sharing[0].strategy] if sharing else None,
+        shared_clients=sharing[0].replicas if sharing else None,
         driver="INSTALLATION_DISABLED" if by_operator else pool.driver,
-        driver_version=rolled_driver(operator) if operator and by_operator else None,
         image_type=pool.image_type,
         disk=pool.disk,
         local_ssd=local_ssd,
@@ -152,11 +208,11 @@ def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Che
         )
     yield from _check_features(pool, path)
     choices = machine.local_ssd_choices
-    asked = pool.local_ssd.ephemeral + pool.local_ssd.raw if pool.local_ssd else 0
-    if choices is not None and asked not in (0, *choices):
+    disks = pool.local_ssd.ephemeral + pool.local_ssd.raw if pool.local_ssd else 0
+    if choices is not None and disks not in (0, *choices):
         yield refuse(
             (*path, "local_ssd"),
-            f"{machine.name} takes {listed(choices)} local SSDs, not {asked}",
+            f"{machine.name} takes {listed(choices)} local SSDs, not {disks}",
             f"write one of {listed(choices)}, or leave it out",
             "Compute Engine docs, choose a valid number of Local SSD disks",
         )
@@ -186,7 +242,7 @@ def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[N
     if length > _MOST_LABEL_CHARACTERS:
         yield refuse(
             (*path, "labels"),
-            f"keys and values have {length} characters together, with slicewright's own labels: "
+            f"keys and values have {length} characters in all, with slicewright's own labels: "
             f"GKE allows {_MOST_LABEL_CHARACTERS}",
             f"shorten them by {length - _MOST_LABEL_CHARACTERS}",
             "GKE API, NodeConfig.labels",
@@ -238,8 +294,8 @@ def _local_ssd(
     """The stated use of local SSDs. By default all of a machine type's are ephemeral storage."""
     if pool.local_ssd is None:
         return spec.LocalSsd(ephemeral=fixed or 0)
-    asked = pool.local_ssd
-    if asked.ephemeral and asked.raw:
+    local_ssd = pool.local_ssd
+    if local_ssd.ephemeral and local_ssd.raw:
         yield refuse(
             (*path, "local_ssd"),
             "GKE uses a node's local SSDs either for ephemeral storage or as raw disks",
@@ -247,12 +303,13 @@ def _local_ssd(
             "GKE API",
         )
         return None
-    if fixed is not None and asked.ephemeral + asked.raw != fixed:
+    if fixed is not None and local_ssd.ephemeral + local_ssd.raw != fixed:
         yield refuse(
             (*path, "local_ssd"),
-            f"{pool.machine_type} has {fixed} local SSDs, not {asked.ephemeral + asked.raw}",
+            f"{pool.machine_type} has {fixed} local SSDs, not "
+            f"{local_ssd.ephemeral + local_ssd.raw}",
             f"write {{ephemeral: {fixed}}} or {{raw: {fixed}}}" if fixed else "leave it out",
             "cluster-toolkit",
         )
         return None
-    return asked
+    return local_ssd

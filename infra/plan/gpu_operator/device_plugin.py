@@ -11,7 +11,7 @@ from apis.label_keys import PLUGIN_CONFIG_LABEL
 from infra import catalog, spec
 from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.pools import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 from infra.plan.partition.sharing import alike_by_mps
 
 _P = TypeVar("_P", bound=PoolPlan)
@@ -65,9 +65,12 @@ def check_plugin(
         key, brings, instead = has
         for pool in pools:
             affected = {
-                name for layout in pool.layouts for name in layout if name.endswith(issue.endings)
+                name
+                for layout in pool.offer.layouts
+                for name in layout
+                if name.endswith(issue.endings)
             }
-            if affected and pool.mig_config is not None:
+            if affected and pool.offer.mig_config is not None:
                 yield refuse(
                     key,
                     f"{brings}, and {issue.version} is the first that advertises "
@@ -97,9 +100,11 @@ def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> C
     stated = operator.device_plugin.version is not None
     key = ("device_plugin", "version") if stated else ("chart_version",)
     for pool in operated:
-        if all(s.strategy != "mps" for s in pool.sharing):
+        if all(s.strategy != "mps" for s in pool.offer.sharing):
             continue
-        other = next(one.name for one in operated if one.sharing != pool.sharing)
+        other = next(
+            neighbor.name for neighbor in operated if neighbor.offer.sharing != pool.offer.sharing
+        )
         yield refuse(
             ("gpu_operator", *key),
             f"the nodes of pool {pool.name} would offer no GPU: up to v0.20.1, which charts up to "
@@ -117,8 +122,8 @@ def _operated(pools: Sequence[_P]) -> list[_P]:
     return [
         pool
         for pool in pools
-        if not isinstance(pool, GkePoolPlan)
-        and not (isinstance(pool, EksPoolPlan) and pool.bottlerocket)
+        if not isinstance(pool.settings, GkeSettings)
+        and not (isinstance(pool.settings, EksSettings) and pool.settings.bottlerocket)
     ]
 
 
@@ -146,7 +151,9 @@ def _check_mps(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked
     key, brings, instead = has
     for pool in pools:
         # GKE's plugin always rejects such pods, too.
-        if any(s.strategy == "mps" and not s.fail_requests_greater_than_one for s in pool.sharing):
+        if any(
+            s.strategy == "mps" and not s.fail_requests_greater_than_one for s in pool.offer.sharing
+        ):
             yield refuse(
                 key,
                 f"{brings}, which with MPS always rejects pods that request several replicas; "

@@ -10,7 +10,7 @@ from infra.catalog import Gpu, Image, driver_order
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.fleets import FleetPlan
 from infra.plan.model.offers import Offer
-from infra.plan.model.pools import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 from infra.plan.partition.partitions import minimum_driver
 
 # An image's tag may name its system behind the version: 580.95.05-ubuntu22.04.
@@ -46,9 +46,9 @@ def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
             version=None, exact=False, of=of, source=image.source, key=(*path, "release_version")
         )
     # Dates as YYYYMMDD sort as text.
-    known = day is None or day >= image.release
+    is_known = day is None or day >= image.release
     return Driver(
-        version=image.driver if known else None,
+        version=image.driver if is_known else None,
         exact=day == image.release,
         of=of,
         source=image.source,
@@ -62,9 +62,9 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
     if not operator.driver.enabled:
         return Driver(version=None, exact=False, of="the nodes themselves", source="", key=())
     if written is not None:
-        known = _VERSION.fullmatch(written)
+        number = _VERSION.fullmatch(written)
         return Driver(
-            version=known[1] if known else None,
+            version=number[1] if number else None,
             exact=True,
             of="the GPU Operator",
             source="the stack file",
@@ -99,11 +99,11 @@ def gke_driver(channel: str) -> Driver:
 
 def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
     """The driver of a planned pool's nodes."""
-    if isinstance(pool, EksPoolPlan):
-        image = next(i for i in pool.machine.images if i.name == pool.ami_type)
-        return image_driver(image, pool.release_version, ())
-    if isinstance(pool, GkePoolPlan) and not pool.operated:
-        return gke_driver(pool.driver)
+    if isinstance(pool.settings, EksSettings):
+        image = next(i for i in pool.settings.machine.images if i.name == pool.settings.ami_type)
+        return image_driver(image, pool.settings.release_version, ())
+    if isinstance(pool.settings, GkeSettings) and not pool.operated:
+        return gke_driver(pool.settings.driver)
     assert fleet.operator is not None, "mig-manager belongs to the operator"
     return operator_driver(fleet.operator)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from infra import catalog, spec
 from infra.plan.findings import Checked, Stated, nearest, refuse
 from infra.plan.model.nodes import AnyCloud
-from infra.plan.model.pools import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 
 _AT = "gpu_operator"
 
@@ -20,8 +20,8 @@ def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
     """
     if operator.toolkit.enabled is not None:
         return operator
-    wanted = cloud == "gke" or (cloud == "byo" and operator.driver.enabled)
-    toolkit = operator.toolkit.model_copy(update={"enabled": wanted})
+    with_driver = cloud == "gke" or (cloud == "byo" and operator.driver.enabled)
+    toolkit = operator.toolkit.model_copy(update={"enabled": with_driver})
     return operator.model_copy(update={"toolkit": toolkit})
 
 
@@ -159,9 +159,9 @@ def asks_by_mount(pool: PoolPlan, operator: spec.GpuOperator | None) -> bool:
     """True if the runtime of the pool's nodes obeys mounts, and ignores the variable of containers
     without privileges. operator: the fleet's.
     """
-    if isinstance(pool, EksPoolPlan):
-        return pool.bottlerocket
-    if isinstance(pool, GkePoolPlan) and not pool.operated:
+    if isinstance(pool.settings, EksSettings):
+        return pool.settings.bottlerocket
+    if isinstance(pool.settings, GkeSettings) and not pool.operated:
         return False
     return operator is not None and operator.device_list == "volume-mounts"
 
@@ -184,14 +184,14 @@ def check_operator(
             "NVIDIA GPU operator docs, Prerequisites",
         )
     exporter = operator.dcgm_exporter
-    known = catalog.load().dcgm_fields
+    fields = catalog.load().dcgm_fields
     for i, name in enumerate(exporter.metrics):
-        if name not in known:
+        if name not in fields:
             yield refuse(
                 (_AT, "dcgm_exporter", "metrics", i),
                 f"{name} is not a known field of DCGM; the exporter would not start",
-                nearest(name, tuple(known)),
-                next(iter(known.values())).source,
+                nearest(name, tuple(fields)),
+                next(iter(fields.values())).source,
             )
     if not exporter.enabled and exporter.service_monitor.enabled:
         yield refuse(

@@ -7,7 +7,7 @@ from typing import Final
 from apis.image_names import short
 from infra.plan.images.stack_images import OWN_INDEX, StackImages, stack_images
 from infra.plan.model.fleets import EksFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.model.pools import CloudPoolPlan
+from infra.plan.model.pools import CloudSettings
 
 _DOCKER_HUB: Final = "docker.io"
 _MOST_PULLS: Final = 50
@@ -34,13 +34,13 @@ def _limited(fleet: FleetPlan, images: tuple[StackImages, ...]) -> list[str]:
     """
     if isinstance(fleet, GkeFleetPlan):
         return []
-    hub = [one for one in images if one.registry == _DOCKER_HUB and not one.pull_secrets]
-    pulls = sum(one.nodes for one in hub)
+    hub = [image for image in images if image.registry == _DOCKER_HUB and not image.pull_secrets]
+    pulls = sum(image.nodes for image in hub)
     gateways = _gateways(fleet)
     if gateways is None or pulls <= _MOST_PULLS * gateways:
         return []
-    named = ", ".join(dict.fromkeys(short(one.image) for one in hub if one.image))
-    keys = ", ".join(dict.fromkeys(one.key for one in hub if one.image))
+    named = ", ".join(dict.fromkeys(short(image.image) for image in hub if image.image))
+    keys = ", ".join(dict.fromkeys(image.key for image in hub if image.image))
     behind = f"{gateways} NAT gateways" if gateways > 1 else "one address"
     return [
         f"images: up to {pulls} pulls of {named} from {_DOCKER_HUB}, which serves an address 100 "
@@ -62,13 +62,14 @@ def _gateways(fleet: FleetPlan) -> int | None:
 def _out_of_reach(fleet: FleetPlan, images: tuple[StackImages, ...]) -> list[str]:
     if not isinstance(fleet, EksFleetPlan) or not fleet.cluster.region.startswith(_OF_CHINA):
         return []
-    abroad = [one for one in images if one.registry in _ABROAD]
+    abroad = [image for image in images if image.registry in _ABROAD]
     if not abroad:
         return []
-    registries = ", ".join(sorted({one.registry for one in abroad}))
-    keys = ", ".join(dict.fromkeys(one.key for one in abroad))
+    registries = ", ".join(sorted({image.registry for image in abroad}))
+    keys = ", ".join(dict.fromkeys(image.key for image in abroad))
     return [
-        f"images: nodes in {fleet.cluster.region} hardly reach {registries}; copy the images to a "
+        f"images: nodes in {fleet.cluster.region} can rarely reach {registries}; copy the images "
+        "to a "
         f"registry there and name it in {keys} ({_PAGE})"
     ]
 
@@ -77,7 +78,8 @@ def _own_on_arm(fleet: FleetPlan) -> list[str]:
     arm = [
         pool.name
         for pool in fleet.pools
-        if isinstance(pool, CloudPoolPlan) and pool.machine.architecture == "arm64"
+        if isinstance(pool.settings, CloudSettings)
+        and pool.settings.machine.architecture == "arm64"
     ]
     if not arm or fleet.image.endswith(OWN_INDEX):
         return []

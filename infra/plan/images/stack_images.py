@@ -8,7 +8,7 @@ from typing import Final
 
 from apis.image_names import registry_of
 from infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan
 from infra.plan.model.scaling import KedaPlan
 from infra.spec import PrometheusStack
 
@@ -39,10 +39,10 @@ class StackImages:
 
 def stack_images(fleet: FleetPlan) -> tuple[StackImages, ...]:
     """A stack's images, in the order of the stack file's keys."""
-    if isinstance(fleet, ByoFleetPlan) and fleet.cluster is None:
+    if isinstance(fleet, ExistingFleetPlan) and fleet.cluster is None:
         return ()
     return (
-        *_own(fleet),
+        *_slicewright(fleet),
         *_operators(fleet),
         *_monitoring(fleet),
         *_scalers(fleet),
@@ -50,7 +50,7 @@ def stack_images(fleet: FleetPlan) -> tuple[StackImages, ...]:
     )
 
 
-def _own(fleet: FleetPlan) -> Iterator[StackImages]:
+def _slicewright(fleet: FleetPlan) -> Iterator[StackImages]:
     yield StackImages(
         registry=registry_of(fleet.image),
         key="image",
@@ -75,15 +75,15 @@ def _operators(fleet: FleetPlan) -> Iterator[StackImages]:
 
 
 def _monitoring(fleet: FleetPlan) -> Iterator[StackImages]:
-    asked = fleet.monitoring.asked if fleet.monitoring else None
-    if not isinstance(asked, PrometheusStack):
+    settings = fleet.monitoring.settings if fleet.monitoring else None
+    if not isinstance(settings, PrometheusStack):
         return
-    for registry in (asked.registry.partition("/")[0],) if asked.registry else _PROMETHEUS:
+    for registry in (settings.registry.partition("/")[0],) if settings.registry else _PROMETHEUS:
         yield StackImages(
             registry=registry,
             key="monitoring.registry",
             nodes=1,
-            pull_secrets=asked.image_pull_secrets,
+            pull_secrets=settings.image_pull_secrets,
         )
 
 
@@ -108,11 +108,11 @@ def _of_one_pod(image: str, key: str) -> StackImages:
 
 def _served(fleet: FleetPlan) -> Iterator[StackImages]:
     most = {pool.name: pool.nodes.max for pool in fleet.pools}
-    for one in fleet.deployments:
+    for deployment in fleet.deployments:
         yield StackImages(
-            registry=registry_of(one.asked.image),
-            key=f"workloads.{one.name}.image",
-            nodes=min(one.most, most[one.asked.pool]),
-            image=one.asked.image,
-            pull_secrets=one.asked.image_pull_secrets,
+            registry=registry_of(deployment.workload.image),
+            key=f"workloads.{deployment.name}.image",
+            nodes=min(deployment.most, most[deployment.workload.pool]),
+            image=deployment.workload.image,
+            pull_secrets=deployment.workload.image_pull_secrets,
         )

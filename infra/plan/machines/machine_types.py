@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from infra import catalog, spec
 from infra.catalog import Cloud, Machine
-from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
+from infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, nearest, refuse
 from infra.plan.model.nodes import GpuMachine
 from infra.spec import Path
 from infra.spec.nearest import nearest_names
 
-_SHOWN = 3
+_SUGGESTIONS = 3
 _MISSPELLED = 0.75
 """Least similarity (0 to 1, difflib) at which a name counts as a misspelling of another."""
 _ALL = "all are in infra/catalog/machines.toml"
 
 
 def machine_of(
-    name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path, stated: Stated
+    name: str, choice: spec.GpuChoice | None, cloud: Cloud, path: Path, stated: Stated
 ) -> Checked[GpuMachine | None]:
     """The GPU machine of a pool, with its own GPUs or with attached ones."""
     if not stated.has((*path, "machine_type")):
@@ -27,69 +27,69 @@ def machine_of(
     machine = yield from _machine(name, cloud, (*path, "machine_type"), gpus=True)
     if machine is None:
         return None
-    if machine.gpu is not None:
-        if asked is not None:
-            yield refuse(
-                (*path, "gpu"),
-                f"{name} has fixed GPUs: {machine.gpu_count} x {machine.gpu.name}",
-                "leave it out",
-                machine.source,
-            )
-            return None
-        return GpuMachine(
-            machine=machine,
-            gpu=machine.gpu,
-            count=machine.gpu_count,
-            accelerator=machine.accelerator or "",
-        )
-    if not machine.attachable:
-        alike = _shown(_by_size(machine, (m for m in _of(cloud) if m.gpu)))
-        yield refuse(
-            (*path, "machine_type"),
-            f"{name} has no GPU",
-            f"nearest in size with GPUs: {alike}; {_ALL}",
-            machine.source,
-        )
-        return None
-    choices = {a.gpu.name: a for a in machine.attachable}
-    if asked is None:
-        models = ", ".join(choices)
+    if machine.gpu is None:
+        return (yield from _with_attached_gpus(machine, choice, cloud, path))
+    if choice is not None:
         yield refuse(
             (*path, "gpu"),
-            f"is missing, and {name} has no GPU of its own",
-            f"write gpu: {{model: …, count: …}} with one of {models}",
-            machine.source,
-        )
-        return None
-    if asked.model not in choices:
-        if asked.model not in catalog.load().gpus:
-            # Not "cannot be attached": V100 and P100 can, but cannot be partitioned.
-            yield refuse(
-                (*path, "gpu", "model"),
-                f"{asked.model} is not in the catalog",
-                nearest(asked.model, tuple(choices)),
-                CATALOG,
-            )
-            return None
-        yield refuse(
-            (*path, "gpu", "model"),
-            f"{asked.model} cannot be attached to {name}",
-            nearest(asked.model, tuple(choices)),
-            machine.source,
-        )
-        return None
-    choice = choices[asked.model]
-    if asked.count not in choice.counts:
-        yield refuse(
-            (*path, "gpu", "count"),
-            f"{asked.count} x {asked.model} cannot be attached to {name}",
-            f"write one of {listed(choice.counts)}",
+            f"{name} has fixed GPUs: {machine.gpu_count} x {machine.gpu.name}",
+            "leave it out",
             machine.source,
         )
         return None
     return GpuMachine(
-        machine=machine, gpu=choice.gpu, count=asked.count, accelerator=choice.accelerator
+        machine=machine,
+        gpu=machine.gpu,
+        count=machine.gpu_count,
+        accelerator=machine.accelerator or "",
     )
+
+
+def _with_attached_gpus(
+    machine: Machine, choice: spec.GpuChoice | None, cloud: Cloud, path: Path
+) -> Checked[GpuMachine | None]:
+    """A machine without GPUs of its own, with the GPUs that the stack file attaches."""
+    if not machine.attachable:
+        alike = _names_with_gpus(_by_size(machine, (m for m in _of(cloud) if m.gpu)))
+        yield refuse(
+            (*path, "machine_type"),
+            f"{machine.name} has no GPU",
+            f"nearest in size with GPUs: {alike}; {_ALL}",
+            machine.source,
+        )
+        return None
+    by_model = {attachable.gpu.name: attachable for attachable in machine.attachable}
+    if choice is None:
+        yield refuse(
+            (*path, "gpu"),
+            f"is required: {machine.name} has no GPU of its own",
+            f"write gpu: {{model: …, count: …}} with one of {listed(tuple(by_model))}",
+            machine.source,
+        )
+        return None
+    if choice.model not in by_model:
+        yield _not_attachable(machine, choice.model, tuple(by_model), (*path, "gpu", "model"))
+        return None
+    attachable = by_model[choice.model]
+    if choice.count not in attachable.counts:
+        yield refuse(
+            (*path, "gpu", "count"),
+            f"{choice.count} x {choice.model} cannot be attached to {machine.name}",
+            f"write one of {listed(attachable.counts)}",
+            machine.source,
+        )
+        return None
+    return GpuMachine(
+        machine=machine, gpu=attachable.gpu, count=choice.count, accelerator=attachable.accelerator
+    )
+
+
+def _not_attachable(machine: Machine, model: str, models: Sequence[str], path: Path) -> Finding:
+    # V100 and P100 can be attached, but not partitioned, so the catalog does not have them.
+    if model not in catalog.load().gpus:
+        return refuse(path, f"{model} is not in the catalog", nearest(model, models), CATALOG)
+    reason = f"{model} cannot be attached to {machine.name}"
+    return refuse(path, reason, nearest(model, models), machine.source)
 
 
 def system_machine(name: str, cloud: Cloud) -> Checked[Machine | None]:
@@ -97,7 +97,7 @@ def system_machine(name: str, cloud: Cloud) -> Checked[Machine | None]:
     at = ("system_pool", "machine_type")
     machine = yield from _machine(name, cloud, at, gpus=False)
     if machine is not None and machine.gpu is not None:
-        alike = _shown(_by_size(machine, (m for m in _of(cloud) if not m.gpu)))
+        alike = _names_with_gpus(_by_size(machine, (m for m in _of(cloud) if not m.gpu)))
         yield refuse(
             at,
             f"{name} has GPUs, which would be idle in the system pool",
@@ -114,8 +114,8 @@ def named_machine(name: str, cloud: Cloud, path: Path) -> Checked[Machine | None
 
 
 def _machine(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Checked[Machine | None]:
-    known = catalog.load().machines
-    if machine := known.get((cloud, name)):
+    machines = catalog.load().machines
+    if machine := machines.get((cloud, name)):
         return machine
     if exclusion := catalog.load().why_excluded(name, cloud):
         instead = f"{listed(exclusion.instead)}, or another" if gpus else "one without GPUs"
@@ -123,21 +123,25 @@ def _machine(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Checked[Mach
             path, f"{name} {exclusion.reason}", f"choose {instead}; {_ALL}", exclusion.source
         )
         return None
-    elsewhere = next((m for m in known.values() if m.name == name), None)
+    elsewhere = next((m for m in machines.values() if m.name == name), None)
     if elsewhere is not None:
         reason = f"{name} is a machine type of {elsewhere.cloud}, but the fleet is on {cloud}"
-        alike = _shown(_by_size(elsewhere, (m for m in _of(cloud) if bool(m.gpu) is gpus)))
+        alike = _names_with_gpus(
+            _by_size(elsewhere, (m for m in _of(cloud) if bool(m.gpu) is gpus))
+        )
         yield refuse(path, reason, f"nearest on {cloud}: {alike}; {_ALL}", elsewhere.source)
         return None
-    own = tuple(m.name for m in _of(cloud) if bool(m.gpu or m.attachable) is gpus)
-    misspelled = nearest_names(name, own, count=1, similarity=_MISSPELLED)
+    candidates = tuple(m.name for m in _of(cloud) if bool(m.gpu or m.attachable) is gpus)
+    misspelled = nearest_names(name, candidates, count=1, similarity=_MISSPELLED)
     if misspelled:
         hint = f"did you mean {misspelled[0]}?"
     else:
         family = re.split(r"[-.]", name)[0]
-        related = tuple(one for one in own if re.split(r"[-.]", one)[0] == family)
-        close = nearest_names(name, related or own, count=_SHOWN, similarity=0)
-        hint = f"nearest by name: {listed(close or own[:_SHOWN])}"
+        related = tuple(
+            candidate for candidate in candidates if re.split(r"[-.]", candidate)[0] == family
+        )
+        close = nearest_names(name, related or candidates, count=_SUGGESTIONS, similarity=0)
+        hint = f"nearest by name: {listed(close or candidates[:_SUGGESTIONS])}"
     yield refuse(path, f"{name} is not in the catalog", f"{hint}; {_ALL}", CATALOG)
     return None
 
@@ -146,7 +150,7 @@ def _of(cloud: Cloud) -> Iterable[Machine]:
     return (m for m in catalog.load().machines.values() if m.cloud == cloud)
 
 
-def _by_size(machine: Machine, others: Iterable[Machine]) -> list[Machine]:
+def _by_size(machine: Machine, machines: Iterable[Machine]) -> list[Machine]:
     """The nearest: first by GPU model and count, then by vCPUs and memory."""
 
     def distance(other: Machine) -> tuple[bool, int, int, int]:
@@ -157,10 +161,10 @@ def _by_size(machine: Machine, others: Iterable[Machine]) -> list[Machine]:
             abs(other.memory_gib - machine.memory_gib),
         )
 
-    return sorted(others, key=distance)[:_SHOWN]
+    return sorted(machines, key=distance)[:_SUGGESTIONS]
 
 
-def _shown(machines: Iterable[Machine]) -> str:
+def _names_with_gpus(machines: Iterable[Machine]) -> str:
     return listed(
         [f"{m.name} ({m.gpu_count} x {m.gpu.name})" if m.gpu else m.name for m in machines]
     )

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 from infra import spec
 from infra.catalog import Machine, Price
-from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.nodes import NodeCount
-from infra.plan.model.pools import CloudPoolPlan, SystemPoolPlan
+from infra.plan.model.pools import CloudSettings, SystemPoolPlan
 
 NOT_INCLUDED: Final = (
     "control plane",
@@ -73,8 +73,8 @@ def quote(machine: Machine, capacity: spec.Capacity, region: str) -> Quote:
     )
 
 
-def pool_quote(pool: CloudPoolPlan, fleet: FleetPlan) -> Quote:
-    return quote(pool.machine, pool.capacity, region_of(fleet))
+def pool_quote(settings: CloudSettings, fleet: FleetPlan) -> Quote:
+    return quote(settings.machine, settings.capacity, region_of(fleet))
 
 
 def system_quote(system: SystemPoolPlan, fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
@@ -85,15 +85,15 @@ def fleet_cost(fleet: FleetPlan) -> Cost:
     """The GPU pools and the system pool. The maximum counts spot samples at their dearest zone."""
     fewest, most = 0.0, 0.0
     priced, sampled, missing = [], [], []
-    for name, nodes, known in _quotes(fleet):
-        if known.price is None:
-            missing.append((name, known.missing))
+    for name, nodes, quoted in _quotes(fleet):
+        if quoted.price is None:
+            missing.append((name, quoted.missing))
         else:
             priced.append(name)
-            if known.price.capacity == "spot":
+            if quoted.price.capacity == "spot":
                 sampled.append(name)
-            fewest += known.price.usd_per_hour * nodes.min
-            most += (known.price.up_to or known.price.usd_per_hour) * nodes.max
+            fewest += quoted.price.usd_per_hour * nodes.min
+            most += (quoted.price.up_to or quoted.price.usd_per_hour) * nodes.max
     return Cost(
         fewest=fewest,
         most=most,
@@ -104,19 +104,19 @@ def fleet_cost(fleet: FleetPlan) -> Cost:
 
 
 def region_of(fleet: FleetPlan) -> str:
-    return "" if isinstance(fleet, ByoFleetPlan) else fleet.cluster.region
+    return "" if isinstance(fleet, ExistingFleetPlan) else fleet.cluster.region
 
 
 def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
-    if isinstance(fleet, ByoFleetPlan):
-        one = NodeCount(min=1, max=1, autoscaled=False)
+    if isinstance(fleet, ExistingFleetPlan):
+        single_node = NodeCount(min=1, max=1, autoscaled=False)
         for name, nodes in (
             *((p.name, p.nodes) for p in fleet.pools),
-            *((host.name, one) for host in fleet.hosts),
+            *((host.name, single_node) for host in fleet.hosts),
         ):
             yield name, nodes, Quote(price=None, missing="not created by this stack")
         return
     for pool in fleet.pools:
-        yield pool.name, pool.nodes, pool_quote(pool, fleet)
+        yield pool.name, pool.nodes, pool_quote(pool.settings, fleet)
     if (system := fleet.system) is not None:
         yield system.name, system.nodes, system_quote(system, fleet)

@@ -19,35 +19,33 @@ _REGION, _LOCATION = ("cluster", "region"), ("cluster", "location")
 
 def aws_region(cluster: spec.EksCluster) -> Checked[AwsRegion | None]:
     """None if it is refused."""
-    known = catalog.aws()
-    found = known.regions.get(cluster.region)
-    if found is None:
-        yield _unknown("AWS", cluster.region, tuple(known.regions), known.date, _REGION, _AWS_ZONES)
-    return found
+    aws = catalog.aws()
+    region = aws.regions.get(cluster.region)
+    if region is None:
+        yield _unknown("AWS", cluster.region, tuple(aws.regions), aws.date, _REGION, _AWS_ZONES)
+    return region
 
 
 def gcp_region(location: str) -> Checked[str | None]:
     """The region of a location. None if it is refused."""
-    known = catalog.gcp()
+    gcp = catalog.gcp()
     region = location[:-2] if location[-2] == "-" else location
-    if region not in known.zones:
-        yield _unknown(
-            "Google Cloud", region, tuple(known.zones), known.date, _LOCATION, _GCP_ZONES
-        )
+    if region not in gcp.zones:
+        yield _unknown("Google Cloud", region, tuple(gcp.zones), gcp.date, _LOCATION, _GCP_ZONES)
         return None
-    if location != region and location not in known.zones[region]:
-        yield _not_a_zone(location, region, known.zones[region], _LOCATION, _GCP_ZONES)
+    if location != region and location not in gcp.zones[region]:
+        yield _not_a_zone(location, region, gcp.zones[region], _LOCATION, _GCP_ZONES)
         return None
     return region
 
 
 def _unknown(
-    cloud: str, region: str, known: Sequence[str], date: str, path: spec.Path, source: str
+    cloud: str, region: str, regions: Sequence[str], date: str, path: spec.Path, source: str
 ) -> Finding:
     return refuse(
         path,
         f"{region} is not a region that {cloud} had on {date}",
-        nearest(region, known),
+        nearest(region, regions),
         source,
         dated=True,
     )
@@ -74,14 +72,14 @@ def check_gcp_zones(
     """
     if region is None or not stated.has(_LOCATION):
         return
-    known = catalog.gcp().zones[region]
+    region_zones = catalog.gcp().zones[region]
     for i, zone in enumerate(zones):
-        if zone in known:
+        if zone in region_zones:
             continue
         if zone.startswith(f"{region}-"):
-            yield _not_a_zone(zone, region, known, (*path, i), _GCP_ZONES)
+            yield _not_a_zone(zone, region, region_zones, (*path, i), _GCP_ZONES)
         else:
-            letter = zone[-1] if f"{region}-{zone[-1]}" in known else known[0][-1]
+            letter = zone[-1] if f"{region}-{zone[-1]}" in region_zones else region_zones[0][-1]
             yield _elsewhere(zone, region, f"{region}-{letter}", (*path, i), _GCP_ZONES)
     yield from _check_once(zones, path)
 
@@ -117,10 +115,10 @@ def check_control_plane(
         return
     for i, zone in enumerate(zones):
         if zone in catalog.aws().no_control_plane or _is_local(zone, region):
-            what = "a Local Zone" if _is_local(zone, region) else "a zone without room for them"
+            kind = "a Local Zone" if _is_local(zone, region) else "a zone without room for them"
             yield refuse(
                 ("cluster", "zones", i),
-                f"EKS makes no control plane in {zone}, {what}",
+                f"EKS makes no control plane in {zone}, {kind}",
                 f"choose two of {listed(control_plane_zones(region))}; a pool may be in {zone}",
                 _NETWORK,
                 dated=not _is_local(zone, region),
@@ -160,7 +158,7 @@ def check_one_spelling(fleet: spec.EksFleet, region: AwsRegion | None) -> Checke
         chosen = tuple(dict.fromkeys((*(z for z in (first[True],) if z in able), *able)))[:2]
         yield refuse(
             ("cluster", "zones"),
-            f"is missing: {first[True]} is a zone's id, and by default the control plane's zones "
+            f"is required: {first[True]} is a zone's id, and the control plane's default zones "
             "are given by name",
             f"write [{listed(chosen)}]" if len(chosen) == 2 else "write two ids of zones",
         )
@@ -194,52 +192,52 @@ def check_offered_there(
     """path: of the pool. at: the key of the machine type, if not machine_type."""
     if region is None or not stated.has(_REGION):
         return
-    there = offered_zones(machine, region)
-    if there is None:
+    offering_zones = offered_zones(machine, region)
+    if offering_zones is None:
         return
-    if not there:
-        others = [*catalog.offerings()[machine.name]]
-        more = len(others) - _REGIONS_SHOWN
+    if not offering_zones:
+        regions = [*catalog.offerings()[machine.name]]
+        more = len(regions) - _REGIONS_SHOWN
         yield refuse(
             at or (*path, "machine_type"),
             f"{machine.name} is not offered in {region.name}",
-            f"regions that have it: {listed(others[:_REGIONS_SHOWN])}"
+            f"regions that have it: {listed(regions[:_REGIONS_SHOWN])}"
             + (f" and {more} more" if more > 0 else ""),
             _OFFERINGS,
             dated=True,
         )
         return
     for zone in zones:
-        if catalog.is_zone_id(zone) and zone in region.zones and zone not in there:
+        if catalog.is_zone_id(zone) and zone in region.zones and zone not in offering_zones:
             yield refuse(
                 at or (*path, "zones"),
                 f"{machine.name} is not offered in {zone}",
-                f"zones of {region.name} that have it: {listed(there)}",
+                f"zones of {region.name} that have it: {listed(offering_zones)}",
                 _OFFERINGS,
                 dated=True,
             )
 
 
 def check_eks_version(cluster: spec.EksCluster) -> Checked[None]:
-    known = catalog.aws()
-    if cluster.version is not None and cluster.version not in known.versions:
-        yield _no_version("EKS", cluster.version, known.versions, known.date)
+    aws = catalog.aws()
+    if cluster.version is not None and cluster.version not in aws.versions:
+        yield _no_version("EKS", cluster.version, aws.versions, aws.date)
 
 
 def check_gke_version(cluster: spec.GkeCluster) -> Checked[None]:
-    known, asked = catalog.gcp(), cluster.version
-    versions = known.versions
+    gcp, version = catalog.gcp(), cluster.version
+    versions = gcp.versions
     if cluster.release_channel == "EXTENDED":
-        versions = (*known.extended_versions, *versions)
-    if asked not in (None, "latest") and ".".join(asked.split(".")[:2]) not in versions:
-        yield _no_version("GKE", asked, versions, known.date)
+        versions = (*gcp.extended_versions, *versions)
+    if version not in (None, "latest") and ".".join(version.split(".")[:2]) not in versions:
+        yield _no_version("GKE", version, versions, gcp.date)
 
 
-def _no_version(cloud: str, version: str, known: Sequence[str], date: str) -> Finding:
+def _no_version(cloud: str, version: str, versions: Sequence[str], date: str) -> Finding:
     return refuse(
         ("cluster", "version"),
         f"{version} is not a Kubernetes version that {cloud} had on {date}",
-        f"known: {listed(known)}",
+        f"known: {listed(versions)}",
         f"{cloud} docs, Kubernetes versions",
         dated=True,
     )
@@ -280,9 +278,9 @@ def _check_once(zones: Sequence[str], path: spec.Path) -> Checked[None]:
 
 
 def check_key_region(
-    arn: str, path: spec.Path, region: AwsRegion | None, what: str, source: str
+    arn: str, path: spec.Path, region: AwsRegion | None, user: str, source: str
 ) -> Checked[None]:
-    """Refuses a KMS key of another region or partition. what: the key's user, as `the nodes are`.
+    """Refuses a KMS key of another region or partition. user: the key's user, as `the nodes are`.
     region: None if it is not in the catalog.
     """
     if region is None:
@@ -291,7 +289,7 @@ def check_key_region(
     if (partition, of) != (region.partition, region.name):
         yield refuse(
             path,
-            f"is a key of {of} in partition {partition}, and {what} in {region.name} in "
+            f"is a key of {of} in partition {partition}, and {user} in {region.name} in "
             f"partition {region.partition}",
             f"write a key of {region.name}",
             source,

@@ -30,4 +30,6 @@ class AccessEntryPlan:
     @property
     def administers(self) -> bool:
         """Whether it has all rights in the whole cluster."""
-        return any(one.name == CLUSTER_ADMIN and not one.namespaces for one in self.policies)
+        return any(
+            policy.name == CLUSTER_ADMIN and not policy.namespaces for policy in self.policies
+        )

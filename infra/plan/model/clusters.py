@@ -209,7 +209,7 @@ class EksClusterPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByoClusterPlan:
+class ExistingClusterPlan:
     name: str
     context: str
     kubeconfig: str | None

@@ -41,7 +41,7 @@ class DeploymentPlan:
     Two are equal if they create the same objects. Other offers of the pool are not compared.
     """
 
-    asked: ServedWorkload
+    workload: ServedWorkload
     resource: str
     """Extended resource that each pod asks for."""
     devices: int
@@ -54,7 +54,7 @@ class DeploymentPlan:
     """Labels that its nodes must have besides the pool's."""
     offered: int = field(compare=False)
     """Devices of the resource on as many nodes as the pool may have."""
-    wanted: int = field(compare=False)
+    demanded: int = field(compare=False)
     """Devices that all workloads together ask of it, with as many replicas as they may have."""
     room: int | None = field(compare=False)
     """Replicas that fit into those nodes' processor and memory if nothing else runs there. None:
@@ -69,21 +69,21 @@ class DeploymentPlan:
 
     @property
     def name(self) -> str:
-        return self.asked.name
+        return self.workload.name
 
     @property
     def namespace(self) -> str:
-        return self.asked.namespace
+        return self.workload.namespace
 
     @property
     def at_first(self) -> int:
         """The number of replicas when it is created."""
-        return self.asked.replicas if self.autoscaling is None else self.autoscaling.min
+        return self.workload.replicas if self.autoscaling is None else self.autoscaling.min
 
     @property
     def most(self) -> int:
         """Replicas that it may have."""
-        return self.asked.replicas if self.autoscaling is None else self.autoscaling.max
+        return self.workload.replicas if self.autoscaling is None else self.autoscaling.max
 
     @property
     def runs(self) -> int:
@@ -94,12 +94,12 @@ class DeploymentPlan:
     @property
     def pending(self) -> int:
         """Replicas of this and of all other workloads of the resource that find no place."""
-        without_device = max(self.wanted - self.offered, 0) // self.devices
+        without_device = max(self.demanded - self.offered, 0) // self.devices
         return max(without_device, self.most - self.runs)
 
     @property
     def usable_mib(self) -> int | None:
         """Memory of a device that the server may take."""
-        if self.device_mib is None or not isinstance(self.asked, VllmWorkload):
+        if self.device_mib is None or not isinstance(self.workload, VllmWorkload):
             return self.device_mib
-        return self.device_mib * self.asked.gpu_memory_percent // 100
+        return self.device_mib * self.workload.gpu_memory_percent // 100

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from infra.plan.findings import Checked
-from infra.plan.model.clusters import ByoClusterPlan, EksClusterPlan, GkeClusterPlan
+from infra.plan.model.clusters import EksClusterPlan, ExistingClusterPlan, GkeClusterPlan
 from infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
 from infra.plan.model.hosts import HostPlan
 from infra.plan.model.monitoring import MonitoringPlan
 from infra.plan.model.nodes import StartupTaintBy
-from infra.plan.model.pools import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan, SystemPoolPlan
+from infra.plan.model.pools import (
+    EksPoolPlan,
+    ExistingPoolPlan,
+    GkePoolPlan,
+    PoolPlan,
+    SystemPoolPlan,
+)
 from infra.plan.model.scaling import PodAutoscalingPlan
 from infra.spec import ExistingNetwork, Fractional, GpuOperator, MetricsSource, NodeAgent, PodGuard
 
@@ -77,7 +83,11 @@ class GkeFleetPlan(CommonPlan):
     @property
     def gpu_networks(self) -> frozenset[str]:
         """The kinds of networks that pools have between their GPUs."""
-        return frozenset(pool.gpu_network for pool in self.pools if pool.gpu_network is not None)
+        return frozenset(
+            pool.settings.gpu_network
+            for pool in self.pools
+            if pool.settings.gpu_network is not None
+        )
 
     @property
     def operated(self) -> tuple[GkePoolPlan, ...]:
@@ -96,17 +106,17 @@ class EksFleetPlan(CommonPlan):
     @property
     def node_groups(self) -> tuple[EksPoolPlan, ...]:
         """The pools that are managed node groups."""
-        return tuple(pool for pool in self.pools if pool.karpenter is None)
+        return tuple(pool for pool in self.pools if pool.settings.karpenter is None)
 
     @property
     def karpenter_pools(self) -> tuple[EksPoolPlan, ...]:
         """The pools whose nodes Karpenter makes."""
-        return tuple(pool for pool in self.pools if pool.karpenter is not None)
+        return tuple(pool for pool in self.pools if pool.settings.karpenter is not None)
 
     @property
     def operated(self) -> tuple[EksPoolPlan, ...]:
         """The pools that the operator manages."""
-        return tuple(pool for pool in self.pools if not pool.bottlerocket)
+        return tuple(pool for pool in self.pools if not pool.settings.bottlerocket)
 
     @property
     def node_subnets(self) -> str | tuple[str, ...]:
@@ -124,17 +134,17 @@ class EksFleetPlan(CommonPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByoFleetPlan(CommonPlan):
-    cluster: ByoClusterPlan | None
-    pools: tuple[ByoPoolPlan, ...]
+class ExistingFleetPlan(CommonPlan):
+    cluster: ExistingClusterPlan | None
+    pools: tuple[ExistingPoolPlan, ...]
     hosts: tuple[HostPlan, ...]
     operator: GpuOperator
     startup_taint: StartupTaintBy
 
     @property
-    def operated(self) -> tuple[ByoPoolPlan, ...]:
+    def operated(self) -> tuple[ExistingPoolPlan, ...]:
         """The pools that the operator manages: all."""
         return self.pools
 
 
-FleetPlan = GkeFleetPlan | EksFleetPlan | ByoFleetPlan
+FleetPlan = GkeFleetPlan | EksFleetPlan | ExistingFleetPlan

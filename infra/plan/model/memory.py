@@ -35,7 +35,7 @@ class ModelMemory:
 
     def tokens_in(self, usable_mib: int) -> int | None:
         """Tokens of context that fit with the weights, in full blocks of 16. None: unknown."""
-        left = usable_mib - self.weights_mib - self.overhead_mib
+        free_mib = usable_mib - self.weights_mib - self.overhead_mib
         if self.context_bytes_per_token is None:
             return None
-        return max(left * MIB // self.context_bytes_per_token // 16 * 16, 0)
+        return max(free_mib * MIB // self.context_bytes_per_token // 16 * 16, 0)

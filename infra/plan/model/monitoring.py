@@ -20,12 +20,12 @@ _LEAST_WINDOW_S: Final = 60
 class MonitoringPlan:
     """The monitoring of one fleet that has a cluster."""
 
-    asked: Monitoring
+    settings: Monitoring
 
     @property
     def prometheus_url(self) -> str:
         """The URL where pods of the cluster ask PromQL. Empty if nothing in the cluster answers."""
-        match self.asked:
+        match self.settings:
             case PrometheusStack(release=release, namespace=namespace):
                 return f"http://{chart_name(release)}-prometheus.{namespace}.svc:{_PORT}"
             case ExistingPrometheus(url=url):
@@ -36,17 +36,17 @@ class MonitoringPlan:
     @property
     def managed(self) -> bool:
         """Whether GKE's own collectors send the metrics to Managed Service for Prometheus."""
-        return isinstance(self.asked, ManagedPrometheus)
+        return isinstance(self.settings, ManagedPrometheus)
 
     @property
     def namespace(self) -> str | None:
         """Namespace of Prometheus and its objects. None: each is in the namespace of its pods."""
-        return None if isinstance(self.asked, ManagedPrometheus) else self.asked.namespace
+        return None if isinstance(self.settings, ManagedPrometheus) else self.settings.namespace
 
     @property
     def selector_labels(self) -> Mapping[str, str]:
         """Labels of the monitors and rules that Prometheus selects."""
-        match self.asked:
+        match self.settings:
             case PrometheusStack(release=release):
                 return {"release": release}
             case ExistingPrometheus(selector_labels=labels):
@@ -56,12 +56,14 @@ class MonitoringPlan:
 
     @property
     def dashboards(self) -> bool:
-        return not isinstance(self.asked, ManagedPrometheus) and self.asked.dashboards
+        return not isinstance(self.settings, ManagedPrometheus) and self.settings.dashboards
 
     @property
     def interval_s(self) -> int:
         """Seconds between two scrapes of agents, fleet controller and workloads."""
-        return 60 if self.asked.scrape_interval == "1m" else int(self.asked.scrape_interval[:-1])
+        return (
+            60 if self.settings.scrape_interval == "1m" else int(self.settings.scrape_interval[:-1])
+        )
 
     @property
     def dcgm_interval_s(self) -> int:

@@ -27,7 +27,7 @@ def by_index(layouts: Sequence[Layout]) -> list[tuple[list[int], Layout]]:
     """The indexes of the GPUs that have the same layout, with the layout. Sorted by index."""
     groups: list[tuple[list[int], Layout]] = []
     for index, layout in enumerate(layouts):
-        same = next((indexes for indexes, known in groups if known == layout), None)
+        same = next((indexes for indexes, group_layout in groups if group_layout == layout), None)
         if same is None:
             groups.append(([index], layout))
         else:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypedDict
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar
 
-from apis.desired_state import Desired
 from infra.catalog import Gpu, Machine
 from infra.plan.model.clusters import GpuNetwork
 from infra.plan.model.launch_templates import EksTemplate
-from infra.plan.model.nodes import Layout, NodeCount, Taint
-from infra.plan.model.offers import Offer, ReplicatedResource
+from infra.plan.model.nodes import NodeCount, Taint
+from infra.plan.model.offers import Offer
 from infra.spec import (
     Capacity,
     CapacityBlock,
@@ -35,78 +34,8 @@ for ProvisioningRequests on GKE; Google's manifests for Dynamic Workload Schedul
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolPlan(Offer):
-    """One GPU pool, with the fields that the pools of all clouds share."""
-
-    name: str
-    nodes: NodeCount
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    """The pool's taints and the startup taint, without those that the cloud adds itself."""
-    gpu: Gpu
-    gpu_count: int
-    """GPUs per node."""
-    rollout: Rollout
-    driver_version: str | None = None
-    """Version of the GPU operator's driver. None unless the fleet controller replaces that driver
-    node by node.
-    """
-
-    @property
-    def tolerated(self) -> tuple[Taint, ...]:
-        """The taints of its nodes that pods on them must tolerate, nvidia.com/gpu aside."""
-        return self.taints
-
-    @property
-    def ends_surplus(self) -> bool:
-        """Whether `up` ends nodes that are more than `nodes.max`, by the cloud's choice."""
-        return False
-
-    def parts(self) -> PoolParts:
-        """The common fields of a cloud's pool: `GkePoolPlan(**pool.parts(), …)`.
-
-        They are typed, unlike `vars(pool)`: mypy sees a missing argument among the others.
-        """
-        return {
-            "layouts": self.layouts,
-            "devices": self.devices,
-            "sharing": self.sharing,
-            "resources": self.resources,
-            "expected": self.expected,
-            "mig_config": self.mig_config,
-            "previous": self.previous,
-            "name": self.name,
-            "nodes": self.nodes,
-            "labels": self.labels,
-            "taints": self.taints,
-            "gpu": self.gpu,
-            "gpu_count": self.gpu_count,
-            "rollout": self.rollout,
-        }
-
-
-class PoolParts(TypedDict):
-    """The fields of a `PoolPlan`."""
-
-    layouts: tuple[Layout, ...]
-    devices: Mapping[str, int]
-    sharing: tuple[ReplicatedResource, ...]
-    resources: Mapping[str, int]
-    expected: Desired
-    mig_config: str | None
-    previous: tuple[tuple[Layout, ...], ...]
-    name: str
-    nodes: NodeCount
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    gpu: Gpu
-    gpu_count: int
-    rollout: Rollout
-
-
-@dataclass(frozen=True, kw_only=True)
-class CloudPoolPlan(PoolPlan):
-    """A pool that creates its machines."""
+class CloudSettings:
+    """The settings of a pool that creates its machines."""
 
     machine: Machine
     zones: tuple[str, ...]
@@ -118,7 +47,7 @@ class CloudPoolPlan(PoolPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GkePoolPlan(CloudPoolPlan):
+class GkeSettings(CloudSettings):
     accelerator: str
     partition_size: str | None
     sharing_strategy: Literal["TIME_SHARING", "MPS"] | None
@@ -142,23 +71,6 @@ class GkePoolPlan(CloudPoolPlan):
     """One for each interface beyond the first, as in `GkeClusterPlan`. Empty without tcpx or tcpxo.
     """
 
-    @property
-    def tolerated(self) -> tuple[Taint, ...]:
-        """The tolerated taints, with those that GKE adds."""
-        return (*self.taints, *((_QUEUED,) if isinstance(self.capacity, Queued) else ()))
-
-    @property
-    def ends_surplus(self) -> bool:
-        """False if GKE's autoscaler scales the pool: it keeps existing nodes until one can be
-        spared. Source: GKE docs, cluster autoscaler, minimum and maximum node pool size.
-        """
-        return not self.nodes.autoscaled
-
-    @property
-    def operated(self) -> bool:
-        """Whether the NVIDIA GPU Operator manages its nodes. Otherwise GKE does."""
-        return self.mig_config is not None
-
 
 @dataclass(frozen=True, kw_only=True)
 class KarpenterPool:
@@ -175,7 +87,7 @@ class KarpenterPool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EksPoolPlan(CloudPoolPlan):
+class EksSettings(CloudSettings):
     other_machines: tuple[Machine, ...]
     """More types that its nodes may have, with the same GPUs and processors."""
     ami_type: str
@@ -194,13 +106,6 @@ class EksPoolPlan(CloudPoolPlan):
     """Tags of the node group besides the cluster's, which they override."""
     karpenter: KarpenterPool | None
     """None: the pool is a managed node group. Otherwise `template` is the EC2NodeClass's data."""
-
-    @property
-    def ends_surplus(self) -> bool:
-        """A node group's desired size cannot be above its maximum. Karpenter's limit ends no node.
-        Source: kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go.
-        """
-        return self.karpenter is None
 
     @property
     def machine_types(self) -> tuple[str, ...]:
@@ -230,10 +135,86 @@ class EksPoolPlan(CloudPoolPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByoPoolPlan(PoolPlan):
+class ExistingSettings:
     select: Mapping[str, str]
     """Labels that select the pool's nodes."""
     on_destroy: OnDestroy
+
+
+PoolSettings = GkeSettings | EksSettings | ExistingSettings | None
+"""None: the settings are not planned yet."""
+_SettingsT = TypeVar("_SettingsT", bound=PoolSettings)
+_SettingsT_co = TypeVar("_SettingsT_co", bound=PoolSettings, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedPool(Generic[_SettingsT_co]):
+    """One GPU pool: the fields that all pools share, and the settings of its cloud."""
+
+    name: str
+    offer: Offer
+    nodes: NodeCount
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    """The pool's taints and the startup taint, without those that the cloud adds itself."""
+    gpu: Gpu
+    gpu_count: int
+    """GPUs per node."""
+    rollout: Rollout
+    settings: _SettingsT_co
+    driver_version: str | None = None
+    """Version of the GPU operator's driver. None unless the fleet controller replaces that driver
+    node by node.
+    """
+
+    @property
+    def tolerated(self) -> tuple[Taint, ...]:
+        """The taints of its nodes that pods on them must tolerate, nvidia.com/gpu aside. Includes
+        those that GKE adds.
+        """
+        settings = self.settings
+        queued = isinstance(settings, GkeSettings) and isinstance(settings.capacity, Queued)
+        return (*self.taints, *((_QUEUED,) if queued else ()))
+
+    @property
+    def operated(self) -> bool:
+        """True if the NVIDIA GPU Operator manages its nodes. Otherwise GKE or Bottlerocket does."""
+        match self.settings:
+            case GkeSettings():
+                return self.offer.mig_config is not None
+            case EksSettings(bottlerocket=bottlerocket):
+                return not bottlerocket
+            case _:
+                return True
+
+    @property
+    def ends_surplus(self) -> bool:
+        """True if `up` ends nodes that are more than `nodes.max`, by the cloud's choice.
+
+        GKE's autoscaler keeps existing nodes until one can be spared. Source: GKE docs, cluster
+        autoscaler, minimum and maximum node pool size. A node group's desired size cannot be above
+        its maximum. Karpenter's limit ends no node. Source: kubernetes-sigs/karpenter,
+        pkg/apis/v1/nodepool.go.
+        """
+        match self.settings:
+            case GkeSettings():
+                return not self.nodes.autoscaled
+            case EksSettings(karpenter=karpenter):
+                return karpenter is None
+            case _:
+                return False
+
+    def with_settings(self, settings: _SettingsT) -> PlannedPool[_SettingsT]:
+        """Returns the same pool with the settings of its cloud."""
+        pool: PlannedPool[Any] = self
+        return replace(pool, settings=settings)
+
+
+PoolPlan = PlannedPool[PoolSettings]
+GkePoolPlan = PlannedPool[GkeSettings]
+EksPoolPlan = PlannedPool[EksSettings]
+ExistingPoolPlan = PlannedPool[ExistingSettings]
+CloudPoolPlan = GkePoolPlan | EksPoolPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 class AutoscalingPlan:
     """Replicas between two numbers. Two plans are equal if they create the same objects."""
 
-    asked: spec.Autoscaling
+    settings: spec.Autoscaling
     max: int
     places: int = field(compare=False)
     """Replicas that find a device, and processor and memory, if no other workload takes them."""
@@ -54,11 +54,11 @@ class AutoscalingPlan:
 
     @property
     def min(self) -> int:
-        return self.asked.min
+        return self.settings.min
 
     @property
     def metric(self) -> Metric:
-        return METRICS[self.asked.metric]
+        return METRICS[self.settings.metric]
 
 
 @dataclass(frozen=True, kw_only=True)

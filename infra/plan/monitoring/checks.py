@@ -11,7 +11,13 @@ from infra.plan.model.monitoring import MonitoringPlan
 from infra.plan.model.nodes import AnyCloud
 
 _AT: Final = ("monitoring",)
-_OTHERS: Final = ("default", "kube-system", "kube-public", "kube-node-lease", NAMESPACE)
+_RESERVED_NAMESPACES: Final = (
+    "default",
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    NAMESPACE,
+)
 _NAME: Final = "app.kubernetes.io/name"
 _PODS: Final = "prometheus"
 """The Prometheus operator's label value for its pods: prometheus-operator, pkg/prometheus."""
@@ -25,22 +31,22 @@ def monitoring_of(
     fleet: spec.Fleet, cloud: AnyCloud, stated: Stated
 ) -> Checked[MonitoringPlan | None]:
     """None without `monitoring`."""
-    asked = fleet.monitoring
-    if asked is None:
+    monitoring = fleet.monitoring
+    if monitoring is None:
         return None
     if isinstance(fleet, spec.ByoFleet) and fleet.cluster is None and stated.has(("cluster",)):
         yield refuse(
             _AT,
-            "there is no cluster for it: the agents of hosts answer on 127.0.0.1 only",
+            "needs a cluster: agents of hosts answer on 127.0.0.1 only",
             "leave it out, or add a cluster",
             in_key=True,
         )
-    if isinstance(asked, spec.ManagedPrometheus):
+    if isinstance(monitoring, spec.ManagedPrometheus):
         yield from _check_managed(fleet, cloud)
-    elif isinstance(asked, spec.PrometheusStack):
-        yield from _check_stack(asked, fleet, stated)
+    elif isinstance(monitoring, spec.PrometheusStack):
+        yield from _check_stack(monitoring, fleet, stated)
     yield from _check_dcgm(fleet)
-    return MonitoringPlan(asked=asked)
+    return MonitoringPlan(settings=monitoring)
 
 
 def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:
@@ -63,38 +69,37 @@ def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:
         )
 
 
-def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated) -> Checked[None]:
+def _check_stack(stack: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated) -> Checked[None]:
     at = (*_AT, "namespace")
     operator = fleet.gpu_operator
-    if asked.namespace in _OTHERS:
+    if stack.namespace in _RESERVED_NAMESPACES:
         yield refuse(
             at,
-            f"the stack makes the namespace of Prometheus, and {asked.namespace} is of something "
-            "else",
+            f"the stack creates Prometheus's namespace, and {stack.namespace} is already in use",
             "write another, for example monitoring",
         )
-    elif operator is not None and asked.namespace == operator.namespace:
+    elif operator is not None and stack.namespace == operator.namespace:
         yield refuse(
             at, "it is the GPU operator's namespace, whose pods are privileged", "write another"
         )
-    elif asked.create_namespace and any(
-        not isinstance(one, spec.Workload)
-        and one.create_namespace
-        and one.namespace == asked.namespace
-        for one in fleet.workloads
+    elif stack.create_namespace and any(
+        not isinstance(workload, spec.Workload)
+        and workload.create_namespace
+        and workload.namespace == stack.namespace
+        for workload in fleet.workloads
     ):
         yield refuse(
             at,
-            "a workload has the same namespace, and both would make it",
+            "a workload creates the same namespace",
             "write another, or create_namespace: false",
         )
     # An example replaces a wrong value: nothing can be concluded from it.
-    if asked.create_namespace and asked.alertmanager and stated.has((*_AT, "alertmanager")):
+    if stack.create_namespace and stack.alertmanager and stated.has((*_AT, "alertmanager")):
         yield refuse(
             (*_AT, "create_namespace"),
             "alertmanager.config_secret is a Secret that exists, in a namespace that the stack "
             "would only make then",
-            f"make namespace {asked.namespace} with the Secret, and write false",
+            f"make namespace {stack.namespace} with the Secret, and write false",
         )
 
 
@@ -104,7 +109,7 @@ def _check_dcgm(fleet: spec.Fleet) -> Checked[None]:
     if operator is not None and operator.dcgm_exporter.service_monitor.enabled:
         yield refuse(
             ("gpu_operator", "dcgm_exporter", "service_monitor", "enabled"),
-            "with monitoring there is a monitor for DCGM's exporter: every sample would be there "
+            "monitoring already has a monitor for DCGM's exporter: every sample would be stored "
             "twice",
             "leave service_monitor out",
         )
@@ -117,5 +122,5 @@ def readers(
     if monitoring is None:
         return stated
     namespace, pods = _COLLECTORS if monitoring.namespace is None else (monitoring.namespace, _PODS)
-    own = spec.MetricsNamespace(namespace=namespace, pods={_NAME: pods})
-    return stated if own in stated else (*stated, own)
+    prometheus = spec.MetricsNamespace(namespace=namespace, pods={_NAME: pods})
+    return stated if prometheus in stated else (*stated, prometheus)

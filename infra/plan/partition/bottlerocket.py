@@ -67,45 +67,49 @@ def check_system(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
 
 
 def bottlerocket_partitioning(
-    asked: spec.Native | None, path: spec.Path, found: Gpus
+    partition: spec.Native | None, path: spec.Path, gpus: Gpus
 ) -> Checked[Partitioning | None]:
-    """asked: None for whole GPUs. The device plugin advertises partitions as nvidia.com/gpu: its
-    strategy is `single` wherever GPUs are partitioned.
+    """partition: None for whole GPUs.
+
+    The device plugin advertises partitions as nvidia.com/gpu: its strategy is `single` wherever
+    GPUs are partitioned.
     """
-    if asked is None:
+    if partition is None:
         return Partitioning(
-            layouts=({},) * found.count,
-            devices={WHOLE_GPU: found.count},
-            partitioner="bottlerocket" if found.gpu.family is not None else "none",
+            layouts=({},) * gpus.count,
+            devices={WHOLE_GPU: gpus.count},
+            partitioner="bottlerocket" if gpus.gpu.family is not None else "none",
             mig_config=None,
         )
-    if not (yield from check_mig(found.gpu, path)):
+    if not (yield from check_mig(gpus.gpu, path)):
         return None
-    known, at = catalog.bottlerocket_mig(), (*path, "profile")
-    profiles = {profile.name: profile for profile in known.profiles(found.gpu)}
+    mig, at = catalog.bottlerocket_mig(), (*path, "profile")
+    profiles = {profile.name: profile for profile in mig.profiles(gpus.gpu)}
     if not profiles:
         yield refuse(
             path,
-            f"Bottlerocket does not know how to partition {found.gpu.name}",
-            f"it knows {listed(sorted(known.models))}; or use another ami_type and mode: operator",
-            known.source,
+            f"Bottlerocket does not know how to partition {gpus.gpu.name}",
+            f"it knows {listed(sorted(mig.models))}; or use another ami_type and mode: operator",
+            mig.source,
         )
         return None
-    if asked.profile not in profiles:
+    if partition.profile not in profiles:
         yield refuse(
             at,
-            f"Bottlerocket does not partition {found.gpu.name} into {asked.profile}; it would "
-            "make one 7g instance of each GPU, and say nothing",
-            f"nearest {naming.nearest_of(tuple(profiles), asked.profile)}; Bottlerocket's: "
+            f"Bottlerocket does not partition {gpus.gpu.name} into {partition.profile}; it would "
+            "create one 7g instance on each GPU, without an error",
+            f"nearest {naming.nearest_of(tuple(profiles), partition.profile)}; Bottlerocket's: "
             f"{listed(tuple(profiles))}",
-            known.source,
+            mig.source,
         )
         return None
-    per_gpu = known.partitions[profiles[asked.profile].kind.kind]
-    assert per_gpu == geometry.max_instances(found.gpu, asked.profile), "a test compares them all"
+    per_gpu = mig.partitions[profiles[partition.profile].kind.kind]
+    assert per_gpu == geometry.max_instances(gpus.gpu, partition.profile), (
+        "a test compares them all"
+    )
     return Partitioning(
-        layouts=({asked.profile: per_gpu},) * found.count,
-        devices={WHOLE_GPU: per_gpu * found.count},
+        layouts=({partition.profile: per_gpu},) * gpus.count,
+        devices={WHOLE_GPU: per_gpu * gpus.count},
         partitioner="bottlerocket",
         mig_config=None,
     )
@@ -148,10 +152,10 @@ def settings_of(
     pool: spec.EksPool, gpu: Gpu, sharing: tuple[ReplicatedResource, ...]
 ) -> BottlerocketSettings:
     """pool: not refused before."""
-    known, mig = catalog.bottlerocket_mig(), None
+    catalog_mig, mig = catalog.bottlerocket_mig(), None
     if isinstance(pool.partition, spec.Native):
         kind = gpu.profiles[pool.partition.profile].kind.kind
-        mig = (known.models[gpu.name], known.partitions[kind])
+        mig = (catalog_mig.models[gpu.name], catalog_mig.partitions[kind])
     shared = sharing[0] if sharing else None
     return BottlerocketSettings(
         mig=mig,

@@ -25,7 +25,7 @@ def feature_labels(
 
     Several values only if the GPU model has several products. layouts: by GPU.
     """
-    shared = {one.resource: one for one in sharing}
+    shared = {replicated.resource: replicated for replicated in sharing}
     all_partitioned = all(layouts)
     labels = dict(
         _labels(gpu, WHOLE_GPU, len(layouts), None if all_partitioned else shared.get(WHOLE_GPU))

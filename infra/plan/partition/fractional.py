@@ -20,15 +20,15 @@ _HAMI = "Project-HAMi/HAMi docs"
 _DEFAULT_SHARES: Mapping[str, int] = {"hami": 10, "vke": 16}
 
 
-def containers_per_gpu(asked: spec.Fractional) -> int:
+def containers_per_gpu(fractional: spec.Fractional) -> int:
     """Limit of containers per card. Source: HAMi's deviceSplitCount; VKE's documented limit."""
-    return asked.shares_per_gpu or _DEFAULT_SHARES[asked.provider]
+    return fractional.shares_per_gpu or _DEFAULT_SHARES[fractional.provider]
 
 
-def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mapping[str, int]:
+def fractional_resources(fractional: spec.Fractional, gpu: Gpu, count: int) -> Mapping[str, int]:
     """Allocatable per node. HAMi's scheduler tracks memory and compute outside the Node."""
-    if asked.provider == "hami":
-        return {"nvidia.com/gpu": count * containers_per_gpu(asked)}
+    if fractional.provider == "hami":
+        return {"nvidia.com/gpu": count * containers_per_gpu(fractional)}
     return {
         "vke.volcengine.com/mgpu-core": 100 * count,
         "vke.volcengine.com/mgpu-memory": gpu.memory_mib * count,
@@ -36,23 +36,28 @@ def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mappin
 
 
 def fractional_labels(
-    asked: spec.Fractional, workloads: Sequence[spec.AnyWorkload]
+    fractional: spec.Fractional, workloads: Sequence[spec.AnyWorkload]
 ) -> Mapping[str, str]:
     """Node labels that make the scheduler share a node's GPUs."""
-    if asked.provider == "hami":
+    if fractional.provider == "hami":
         return {}
-    return {"vke.node.gpu.schedule": "mgpu", _COMPUTE_POLICY: _compute_policy(asked, workloads)}
+    return {
+        "vke.node.gpu.schedule": "mgpu",
+        _COMPUTE_POLICY: _compute_policy(fractional, workloads),
+    }
 
 
-def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.AnyWorkload]) -> str:
+def _compute_policy(fractional: spec.Fractional, workloads: Sequence[spec.AnyWorkload]) -> str:
     """VKE's policy, one for the fleet: a pod is only scheduled on a node with the same policy."""
     several = any(share.gpu_share.cards > 1 for _, share in _shares(workloads))
-    return asked.compute_policy or (_SEVERAL_CARDS if several else "fixed-share")
+    return fractional.compute_policy or (_SEVERAL_CARDS if several else "fixed-share")
 
 
 def _shares(workloads: Sequence[spec.AnyWorkload]) -> list[tuple[int, spec.Workload]]:
     """The workloads that ask for fractions, with their places in the file."""
-    return [(i, one) for i, one in enumerate(workloads) if isinstance(one, spec.Workload)]
+    return [
+        (i, workload) for i, workload in enumerate(workloads) if isinstance(workload, spec.Workload)
+    ]
 
 
 def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
@@ -77,47 +82,52 @@ def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
             "leave it out, or write sharing: fractional in a pool",
             in_key=True,
         )
-    if fleet.fractional.provider == "vke" and fleet.cloud != "byo":
-        yield refuse(
-            ("fractional", "provider"),
-            f"vke runs on Volcengine only, the fleet is on {fleet.cloud}",
-            "write hami",
-            _VKE,
-        )
-    if fleet.fractional.provider == "vke" and containers_per_gpu(fleet.fractional) > 16:
-        yield refuse(
-            ("fractional", "shares_per_gpu"),
-            "VKE allows at most 16 containers on a card",
-            "write 16 or less",
-            _VKE,
-        )
+    yield from _check_vke(fleet, fleet.fractional)
     yield from _check_compute_policy(fleet, fleet.fractional, stated)
-    others = [
+    unshared = [
         p.name
         for i, p in enumerate(fleet.node_pools)
         if i not in pools and stated.has(("node_pools", i, "sharing"))
     ]
-    if fleet.cloud != "gke" and others and fleet.fractional.provider == "hami":
+    if fleet.cloud != "gke" and unshared and fleet.fractional.provider == "hami":
         yield refuse(
             ("fractional",),
             "HAMi's device plugin replaces the operator's in the whole cluster, so the nodes of "
-            f"{', '.join(others)} would have none",
+            f"{', '.join(unshared)} would have none",
             "make every pool fractional, or use two clusters",
             _HAMI,
             in_key=True,
         )
 
 
+def _check_vke(fleet: spec.Fleet, fractional: spec.Fractional) -> Checked[None]:
+    """Refuses settings that Volcengine's scheduler does not support."""
+    if fractional.provider == "vke" and fleet.cloud != "byo":
+        yield refuse(
+            ("fractional", "provider"),
+            f"vke runs on Volcengine only, the fleet is on {fleet.cloud}",
+            "write hami",
+            _VKE,
+        )
+    if fractional.provider == "vke" and containers_per_gpu(fractional) > 16:
+        yield refuse(
+            ("fractional", "shares_per_gpu"),
+            "VKE allows at most 16 containers on a card",
+            "write 16 or less",
+            _VKE,
+        )
+
+
 def _check_compute_policy(
-    fleet: spec.Fleet, asked: spec.Fractional, stated: Stated
+    fleet: spec.Fleet, fractional: spec.Fractional, stated: Stated
 ) -> Checked[None]:
     at = ("fractional", "compute_policy")
-    if asked.compute_policy is None:
+    if fractional.compute_policy is None:
         return
-    if asked.provider != "vke":
+    if fractional.provider != "vke":
         yield refuse(
             at,
-            f"it is a setting of VKE, and the provider is {asked.provider}",
+            f"it is a setting of VKE, and the provider is {fractional.provider}",
             "leave it out",
             _VKE,
             in_key=True,
@@ -128,10 +138,10 @@ def _check_compute_policy(
         for i, share in _shares(fleet.workloads)
         if share.gpu_share.cards > 1 and stated.has(("workloads", i, "gpu_share", "cards"))
     ]
-    if several and asked.compute_policy != _SEVERAL_CARDS:
+    if several and fractional.compute_policy != _SEVERAL_CARDS:
         yield refuse(
             at,
-            f"{asked.compute_policy} gives a container one card, but {', '.join(several)} "
+            f"{fractional.compute_policy} gives a container one card, but {', '.join(several)} "
             "requests more",
             f"write {_SEVERAL_CARDS}, or leave it out",
             _VKE_SCHEDULER,
@@ -183,13 +193,24 @@ def plan_workloads(
 
 
 def _check_request(
-    asked: spec.FractionalRequest, at: spec.Path, source: str, most_cards: int, card_mib: int | None
+    request: spec.FractionalRequest,
+    at: spec.Path,
+    source: str,
+    most_cards: int,
+    card_mib: int | None,
 ) -> Checked[None]:
     """Proposed values satisfy the other rules too.
 
     most_cards: of one node. card_mib: memory of the largest card. None if it is unknown.
     """
-    cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
+    yield from _check_compute(request, at, source, most_cards)
+    yield from _check_card_memory(request, at, source, card_mib)
+
+
+def _check_compute(
+    request: spec.FractionalRequest, at: spec.Path, source: str, most_cards: int
+) -> Checked[None]:
+    cards, mib, percent = request.cards, spec.mebibytes(request.memory), request.compute_percent
     if percent % cards:
         up = min(-(-percent // cards), 100) * cards
         yield refuse(
@@ -210,6 +231,12 @@ def _check_request(
             f"write {f'cards: {more}, or ' if more else ''}{100 * cards} or less",
             source,
         )
+
+
+def _check_card_memory(
+    request: spec.FractionalRequest, at: spec.Path, source: str, card_mib: int | None
+) -> Checked[None]:
+    cards, mib = request.cards, spec.mebibytes(request.memory)
     per_card = max(-(-mib // cards), _LEAST_MIB)
     per_card = per_card if card_mib is None else min(per_card, card_mib)
     if mib % cards:
@@ -238,8 +265,8 @@ def _check_request(
 def _request(
     workload: spec.Workload, fractional: spec.Fractional, compute_policy: str
 ) -> WorkloadPlan:
-    asked = workload.gpu_share
-    cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
+    request = workload.gpu_share
+    cards, mib, percent = request.cards, spec.mebibytes(request.memory), request.compute_percent
     annotations: Mapping[str, str]
     if fractional.provider == "hami":
         requests = {

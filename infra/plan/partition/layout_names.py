@@ -59,14 +59,14 @@ def uniform_layouts(gpu: Gpu) -> Mapping[str, Layout]:
 @cache
 def _names(gpu: Gpu) -> Mapping[tuple[tuple[str, int], ...], str]:
     """NVIDIA's own name if the layout has one, such as all-1g.5gb, else its content."""
-    own = {
+    nvidia_names = {
         _key(config.layout): name
         for name, config in catalog.load().named_configs[gpu.name].items()
         if config.layout
     }
     named: dict[tuple[tuple[str, int], ...], str] = {(): ALL_DISABLED}
     for layout in geometry.layouts(gpu):
-        named[_key(layout)] = own.get(_key(layout)) or "_".join(_parts(gpu, layout))
+        named[_key(layout)] = nvidia_names.get(_key(layout)) or "_".join(_parts(gpu, layout))
     assert len(set(named.values())) == len(named), f"two layouts of {gpu.name} have one name"
     return named
 

@@ -34,51 +34,51 @@ class Partitioning:
     previous: tuple[tuple[Layout, ...], ...] = ()
 
 
-def unpartitioned(found: Gpus, *, by_mig_manager: bool) -> Partitioning:
+def unpartitioned(gpus: Gpus, *, by_mig_manager: bool) -> Partitioning:
     """Whole GPUs. by_mig_manager: mig-manager turns MIG off if it is on, for example because the
     pool was partitioned before.
     """
-    operated = by_mig_manager and found.gpu.family is not None
+    operated = by_mig_manager and gpus.gpu.family is not None
     return Partitioning(
-        layouts=({},) * found.count,
-        devices={WHOLE_GPU: found.count},
+        layouts=({},) * gpus.count,
+        devices={WHOLE_GPU: gpus.count},
         partitioner="mig-manager" if operated else "none",
         mig_config=ALL_DISABLED if operated else None,
     )
 
 
 def gke_partitioning(
-    asked: spec.Native, path: Path, found: GpuMachine
+    partition: spec.Native, path: Path, gpus: GpuMachine
 ) -> Checked[Partitioning | None]:
     """GKE makes as many partitions of one profile as fit, and advertises all as nvidia.com/gpu."""
-    profile, at = asked.profile, (*path, "profile")
-    if not (yield from check_mig(found.gpu, path)) or not (
-        yield from _fits(found.gpu, {profile: 1}, at)
+    profile, at = partition.profile, (*path, "profile")
+    if not (yield from check_mig(gpus.gpu, path)) or not (
+        yield from _fits(gpus.gpu, {profile: 1}, at)
     ):
         return None
-    accelerator = catalog.load().accelerators[found.accelerator]
+    accelerator = catalog.load().accelerators[gpus.accelerator]
     sizes = accelerator.sizes
     if profile not in sizes:
         yield refuse(
             at,
-            f"GKE does not partition {found.accelerator} into {profile}: "
+            f"GKE does not partition {gpus.accelerator} into {profile}: "
             f"{accelerator.refused[profile]}",
             f"nearest {naming.nearest_of(sizes, profile)}; GKE's sizes: {listed(sizes)}",
             accelerator.source,
         )
         return None
-    per_gpu = geometry.max_instances(found.gpu, profile)
+    per_gpu = geometry.max_instances(gpus.gpu, profile)
     return Partitioning(
-        layouts=({profile: per_gpu},) * found.count,
-        devices={WHOLE_GPU: per_gpu * found.count},
+        layouts=({profile: per_gpu},) * gpus.count,
+        devices={WHOLE_GPU: per_gpu * gpus.count},
         partitioner="gke",
         mig_config=None,
     )
 
 
-def check_ways(asked: spec.Operator, path: Path) -> Checked[None]:
+def check_ways(partition: spec.Operator, path: Path) -> Checked[None]:
     """Exactly one of layout, config and gpus states the layout."""
-    ways = _ways(asked)
+    ways = _ways(partition)
     if len(ways) != 1:
         has = (
             f"has {' and '.join(ways)}, but only one of them can apply"
@@ -89,20 +89,25 @@ def check_ways(asked: spec.Operator, path: Path) -> Checked[None]:
 
 
 def operator_partitioning(
-    asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: MigStrategy, stated: Stated
+    partition: spec.Operator,
+    pool: str,
+    path: Path,
+    gpus: Gpus,
+    strategy: MigStrategy,
+    stated: Stated,
 ) -> Checked[Partitioning | None]:
     """mig-manager partitions. The device plugin advertises by the cluster's MIG strategy.
 
     A layout that is stated in two ways is checked in both.
     """
-    if not (yield from check_mig(found.gpu, path)):
+    if not (yield from check_mig(gpus.gpu, path)):
         return None
     stated_layouts = yield from each(
-        _asked_layouts(way, asked, found, path, stated) for way in _ways(asked)
+        _requested_layouts(way, partition, gpus, path, stated) for way in _ways(partition)
     )
     earlier = yield from each(
-        _by_index(groups, found, (*path, "previous", i), stated)
-        for i, groups in enumerate(asked.previous)
+        _by_index(groups, gpus, (*path, "previous", i), stated)
+        for i, groups in enumerate(partition.previous)
     )
     previous = tuple(layouts for layouts in earlier if layouts is not None)
     if len(previous) == len(earlier) and strategy == "single":
@@ -110,7 +115,7 @@ def operator_partitioning(
             yield from _strategy_allows(layouts, strategy, (*path, "previous", i))
     now = stated_layouts[0] if len(stated_layouts) == 1 else None
     if now is not None and not any(now):
-        whole = unpartitioned(found, by_mig_manager=True)
+        whole = unpartitioned(gpus, by_mig_manager=True)
         return dataclasses.replace(whole, previous=previous)
     if strategy == "none":
         yield refuse(
@@ -126,7 +131,7 @@ def operator_partitioning(
         layouts=now,
         devices=_devices(now, strategy),
         partitioner="mig-manager",
-        mig_config=layout_name(pool, found.gpu, now),
+        mig_config=layout_name(pool, gpus.gpu, now),
         previous=previous,
     )
 
@@ -142,7 +147,7 @@ def _devices(layouts: tuple[Layout, ...], strategy: MigStrategy) -> Mapping[str,
 
 def offer(
     pool: str,
-    found: Gpus,
+    gpus: Gpus,
     partitioning: Partitioning,
     sharing: tuple[ReplicatedResource, ...],
     *,
@@ -153,7 +158,7 @@ def offer(
     if it runs.
     """
     offered = allocatable(partitioning.devices, sharing) if resources is None else resources
-    gpus = (
+    desired_gpus = (
         (
             DesiredGpu(
                 index="all", mig=bool(partitioning.layouts[0]), instances=partitioning.layouts[0]
@@ -168,12 +173,12 @@ def offer(
     expected = Desired(
         pool=pool,
         partitioner=partitioning.partitioner,
-        gpu_count=found.count,
-        gpu_models=found.gpu.products,
-        gpus=gpus,
+        gpu_count=gpus.count,
+        gpu_models=gpus.gpu.products,
+        gpus=desired_gpus,
         resources=offered,
-        gpu_memory_mib=found.gpu.memory_mib,
-        minimum_driver=minimum_driver(found.gpu, partitioning.layouts),
+        gpu_memory_mib=gpus.gpu.memory_mib,
+        minimum_driver=minimum_driver(gpus.gpu, partitioning.layouts),
         sharing=tuple(
             DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas)
             for s in sharing
@@ -203,24 +208,24 @@ def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:
     return gpu.family is not None
 
 
-def _ways(asked: spec.Operator) -> list[str]:
-    return [name for name in ("layout", "config", "gpus") if getattr(asked, name) is not None]
+def _ways(partition: spec.Operator) -> list[str]:
+    return [name for name in ("layout", "config", "gpus") if getattr(partition, name) is not None]
 
 
-def _asked_layouts(
-    way: str, asked: spec.Operator, found: Gpus, path: Path, stated: Stated
+def _requested_layouts(
+    way: str, partition: spec.Operator, gpus: Gpus, path: Path, stated: Stated
 ) -> Checked[tuple[Layout, ...] | None]:
     at = (*path, way)
-    match getattr(asked, way):
+    match getattr(partition, way):
         case tuple() as groups:
-            return (yield from _by_index(groups, found, at, stated))
+            return (yield from _by_index(groups, gpus, at, stated))
         case str() as config:
-            layout = yield from _named_layout(config, found.gpu, at)
+            layout = yield from _named_layout(config, gpus.gpu, at)
         case written:
             layout = dict(sorted(written.items()))
-    if layout is None or not (yield from _fits(found.gpu, layout, at)):
+    if layout is None or not (yield from _fits(gpus.gpu, layout, at)):
         return None
-    return (layout,) * found.count
+    return (layout,) * gpus.count
 
 
 def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
@@ -232,7 +237,7 @@ def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
     if config in named:
         yield refuse(
             path,
-            f"{config} turns MIG on and makes no partitions, so the nodes would have no GPUs",
+            f"{config} enables MIG without partitions, so the nodes would offer no GPUs",
             f"write {ALL_DISABLED}, or partition: none",
             "default-mig-parted-config of the GPU operator",
         )
@@ -252,12 +257,12 @@ def _config_alike(config: str, gpu: Gpu) -> str:
     match = re.fullmatch(r"all-(\d+g\.\d+gb)(?:\.(.+)|(-.+))?", config)
     if match is None:
         return ""
-    own = naming.own_name(gpu, match[1] + (f"+{match[2]}" if match[2] else match[3] or ""))
-    return config_name(own) if own else ""
+    profile = naming.own_name(gpu, match[1] + (f"+{match[2]}" if match[2] else match[3] or ""))
+    return config_name(profile) if profile else ""
 
 
 def _by_index(
-    groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, stated: Stated
+    groups: tuple[spec.GpuGroup, ...], gpus: Gpus, path: Path, stated: Stated
 ) -> Checked[tuple[Layout, ...] | None]:
     layouts: dict[int, Layout] = {}
     valid, complete = True, True
@@ -268,21 +273,21 @@ def _by_index(
             if not stated.has(at):
                 complete = False
                 continue
-            if index >= found.count and stated.has((*path[:2], "gpu", "count")):
+            if index >= gpus.count and stated.has((*path[:2], "gpu", "count")):
                 valid = False
                 yield refuse(
                     at,
-                    f"there is no GPU {index}: the node has {found.count}, counted from 0",
-                    f"write 0 to {found.count - 1}",
+                    f"there is no GPU {index}: the node has {gpus.count}, counted from 0",
+                    f"write 0 to {gpus.count - 1}",
                     "NVML",
                 )
             elif index in layouts:
                 valid = False
                 yield refuse(at, f"GPU {index} is listed twice", "name each GPU once")
             layouts[index] = layout
-        fits = yield from _fits(found.gpu, group.layout, (*path, i, "layout"))
+        fits = yield from _fits(gpus.gpu, group.layout, (*path, i, "layout"))
         valid = valid and fits
-    missing = [index for index in range(found.count) if index not in layouts]
+    missing = [index for index in range(gpus.count) if index not in layouts]
     if missing and complete:
         yield refuse(
             path,
@@ -293,7 +298,7 @@ def _by_index(
         )
     if missing or not valid:
         return None
-    ordered = tuple(layouts[index] for index in range(found.count))
+    ordered = tuple(layouts[index] for index in range(gpus.count))
     if not any(ordered):
         yield refuse(path, "leaves every GPU unpartitioned", "write partition: none")
         return None
@@ -328,12 +333,12 @@ def _fits(gpu: Gpu, layout: Layout, path: Path) -> Checked[bool]:
             return True
         case Misfit(reason=reason, nearest=near):
             written = ", ".join(f"{name}: {count}" for name, count in sorted(near.items()))
-            one = next(iter(near)) if len(near) == 1 and path[-1] == "profile" else ""
+            profile = next(iter(near)) if len(near) == 1 and path[-1] == "profile" else ""
             yield refuse(
                 path,
                 f"does not fit on one {gpu.name}: {reason}",
-                f"nearest: {one}"
-                if one
+                f"nearest: {profile}"
+                if profile
                 else f"nearest that fits: {{{written}}}"
                 if written
                 else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",

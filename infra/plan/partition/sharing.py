@@ -90,18 +90,18 @@ def plugin_sharing(
 
     devices: before sharing. None if they are unknown.
     """
-    known = stated.has(("gpu_operator", "mig_strategy"))
+    strategy_is_valid = stated.has(("gpu_operator", "mig_strategy"))
     wrong: list[Finding] = []
     if isinstance(sharing, spec.Mps):
-        strategy_of_mps = strategy if known else "none"
+        strategy_of_mps = strategy if strategy_is_valid else "none"
         wrong += _check_mps(path, partitioned=partitioned, strategy=strategy_of_mps, cloud=cloud)
-    if devices is not None and known:
+    if devices is not None and strategy_is_valid:
         wrong += _check_names(sharing, path, devices)
     each = _by_full_name(sharing.replicas, devices or (WHOLE_GPU,))
     wrong += _check_duplicates(sharing, path)
     wrong += _check_replicas(sharing, path, each)
     yield from wrong
-    if wrong or devices is None or not known:
+    if wrong or devices is None or not strategy_is_valid:
         return None
     return tuple(
         _replicated(
@@ -179,7 +179,7 @@ def allocatable(
     devices: Mapping[str, int], sharing: tuple[ReplicatedResource, ...]
 ) -> Mapping[str, int]:
     """Allocatable per node: devices times replicas, under the names that pods ask for."""
-    by_name = {one.resource: one for one in sharing}
+    by_name = {replicated.resource: replicated for replicated in sharing}
     return {
         (by_name[name].advertised if name in by_name else name): count
         * (by_name[name].replicas if name in by_name else 1)
@@ -189,8 +189,10 @@ def allocatable(
 
 def alike_by_mps(pools: Sequence[PoolPlan]) -> bool:
     """Whether all of them share their GPUs by MPS, and in the same way."""
-    ways = {pool.sharing for pool in pools}
-    return len(ways) == 1 and any(one.strategy == "mps" for way in ways for one in way)
+    ways = {pool.offer.sharing for pool in pools}
+    return len(ways) == 1 and any(
+        replicated.strategy == "mps" for way in ways for replicated in way
+    )
 
 
 def _check_mps(path: Path, *, partitioned: bool, strategy: str, cloud: str) -> Checked[None]:

@@ -21,10 +21,10 @@ _NOT_OF_EXISTING = (
 
 
 def system_pool(
-    asked: spec.SystemPool, cloud: Literal["gke", "eks"], zones: tuple[str, ...]
+    settings: spec.SystemPool, cloud: Literal["gke", "eks"], zones: tuple[str, ...]
 ) -> Checked[SystemPoolPlan | None]:
-    machine = yield from system_machine(asked.machine_type or _SYSTEM_MACHINE[cloud], cloud)
-    nodes = yield from count_of(asked.nodes, ("system_pool", "nodes"))
+    machine = yield from system_machine(settings.machine_type or _SYSTEM_MACHINE[cloud], cloud)
+    nodes = yield from count_of(settings.nodes, ("system_pool", "nodes"))
     if nodes.min < 1:
         yield refuse(
             ("system_pool", "nodes", "min"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from apis.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
 from apis.names import (
@@ -25,7 +27,7 @@ from infra.plan.model.nodes import (
     Taint,
     TaintEffect,
 )
-from infra.spec import Path
+from infra.spec import REFERENCE, Path
 
 _OPERAND_LABEL = "nvidia.com/gpu.deploy."
 """Prefix of the labels that choose each operand's nodes for the operator. mig-manager pauses
@@ -42,7 +44,7 @@ _OPERATORS_LABELS = frozenset(
     )
 )
 """Labels that the operator and GPU feature discovery set from their findings."""
-_OWN = "slicewright.io/"
+_SLICEWRIGHT_PREFIX = "slicewright.io/"
 _MOST_EKS_TAINTS = 50
 _EFFECTS: Mapping[str, TaintEffect] = {
     written: effect for effect, cloud in CLOUD_TAINT_EFFECT.items() for written in (effect, cloud)
@@ -71,87 +73,94 @@ def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCou
             return NodeCount(min=fewest, max=largest, autoscaled=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _ReservedLabel:
+    """A label that the stack file may not set, with the reason and the alternative."""
+
+    reason: str
+    instead: str
+    source: str = REFERENCE
+
+
+_RESERVED_LABELS: Final[Mapping[str, _ReservedLabel]] = {
+    MIG_CONFIG_LABEL: _ReservedLabel(
+        reason="set on a pool, it races with the device plugin and changes all nodes at once; "
+        "the fleet controller sets it",
+        instead="use partition",
+        source="NVIDIA/gpu-operator #2670",
+    ),
+    MIG_STATE_LABEL: _ReservedLabel(
+        reason="mig-manager reports its result in it, and the fleet controller relies on that",
+        instead="leave it out",
+        source="NVIDIA/mig-parted, nvidia-mig-manager",
+    ),
+    **dict.fromkeys(
+        GKE_LABELS,
+        _ReservedLabel(
+            reason="GKE sets it on nodes with that property; on other nodes it would mislead pods",
+            instead="use machine_type, gpu, partition, sharing or driver",
+            source="GKE docs, GPU node labels",
+        ),
+    ),
+    PLUGIN_CONFIG_LABEL: _ReservedLabel(
+        reason="slicewright sets it if a pool shares its GPUs", instead="use sharing"
+    ),
+    OPERANDS_LABEL: _ReservedLabel(
+        reason="slicewright sets it on nodes that the GPU Operator must leave alone; on others it "
+        "would keep the device plugin away",
+        instead="use partition",
+        source="NVIDIA GPU operator docs, install",
+    ),
+}
+_GKE_PLUGIN_REMOVED: Final = _ReservedLabel(
+    reason="it removes GKE's device plugin, which also completes the driver's installation",
+    instead="use partition: {mode: operator}, which sets it",
+    source="NVIDIA/aicr docs/integrator/gke-gpu-setup.md",
+)
+_SET_BY_OPERATOR: Final = _ReservedLabel(
+    reason="the GPU Operator sets it; on this pool it could keep the nodes from being "
+    "partitioned or their partitions from being advertised",
+    instead="leave it out",
+    source="NVIDIA/gpu-operator, controllers/state_manager.go",
+)
+_SLICEWRIGHT_LABEL: Final = _ReservedLabel(
+    reason=f"labels with the prefix {_SLICEWRIGHT_PREFIX} are reserved for slicewright",
+    instead="choose another key",
+)
+_KUBERNETES_LABEL: Final = _ReservedLabel(
+    reason="labels with a kubernetes.io or k8s.io prefix belong to Kubernetes: the fleet "
+    "controller, which labels the nodes, does not write them",
+    instead="choose another key",
+)
+
+
 def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[str, str]]:
     """The pool's own label and the labels of the stack file."""
     for key, value in pool.labels.items():
         at = (*path, "labels", key)
-        if key == MIG_CONFIG_LABEL:
-            yield refuse(
-                at,
-                "set on a pool, it races with the device plugin and changes all nodes at once; "
-                "the fleet controller sets it",
-                "use partition",
-                "NVIDIA/gpu-operator #2670",
-                in_key=True,
-            )
-        elif key == MIG_STATE_LABEL:
-            yield refuse(
-                at,
-                "mig-manager reports its result in it, and the fleet controller relies on that",
-                "leave it out",
-                "NVIDIA/mig-parted, nvidia-mig-manager",
-                in_key=True,
-            )
-        elif key in GKE_LABELS:
-            yield refuse(
-                at,
-                "GKE sets it on nodes with that property; on other nodes it would mislead pods",
-                "use machine_type, gpu, partition, sharing or driver",
-                "GKE docs, GPU node labels",
-                in_key=True,
-            )
-        elif key == PLUGIN_CONFIG_LABEL:
-            yield refuse(
-                at, "slicewright sets it where a pool shares its GPUs", "use sharing", in_key=True
-            )
-        elif key == OPERANDS_LABEL:
-            yield refuse(
-                at,
-                "slicewright sets it on nodes that the GPU Operator must leave alone; on others it "
-                "would keep the device plugin away",
-                "use partition",
-                "NVIDIA GPU operator docs, install",
-                in_key=True,
-            )
-        elif key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
-            yield refuse(
-                at,
-                "it removes GKE's device plugin, which also completes the driver's installation",
-                "use partition: {mode: operator}, which sets it",
-                "NVIDIA/aicr docs/integrator/gke-gpu-setup.md",
-                in_key=True,
-            )
-        elif isinstance(pool.partition, spec.Operator) and (
-            key in _OPERATORS_LABELS or key.startswith(_OPERAND_LABEL)
-        ):
-            yield refuse(
-                at,
-                "the GPU Operator sets it; on this pool it could keep the nodes from being "
-                "partitioned or their partitions from being advertised",
-                "leave it out",
-                "NVIDIA/gpu-operator, controllers/state_manager.go",
-                in_key=True,
-            )
-        elif key.startswith(_OWN):
-            yield refuse(
-                at,
-                f"labels with the prefix {_OWN} are reserved for slicewright",
-                "choose another key",
-                in_key=True,
-            )
+        if (label := _reserved_label(key, pool, cloud)) is not None:
+            yield refuse(at, label.reason, label.instead, label.source, in_key=True)
         elif cloud == "eks":
             yield from _check_eks_label(key, value, at)
         elif cloud == "gke":
             yield from _check_gke_label(key, at)
-        elif is_of_kubernetes(key):
-            yield refuse(
-                at,
-                "kubernetes.io and k8s.io belong to Kubernetes, and the fleet controller, which "
-                "labels the nodes, writes no label there",
-                "choose another key",
-                in_key=True,
-            )
     return {**dict(sorted(pool.labels.items())), POOL_LABEL: pool.name}
+
+
+def _reserved_label(key: str, pool: AnyPool, cloud: AnyCloud) -> _ReservedLabel | None:
+    """None if the stack file may set the label."""
+    if key in _RESERVED_LABELS:
+        return _RESERVED_LABELS[key]
+    if key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
+        return _GKE_PLUGIN_REMOVED
+    by_operator = key in _OPERATORS_LABELS or key.startswith(_OPERAND_LABEL)
+    if by_operator and isinstance(pool.partition, spec.Operator):
+        return _SET_BY_OPERATOR
+    if key.startswith(_SLICEWRIGHT_PREFIX):
+        return _SLICEWRIGHT_LABEL
+    if cloud == "byo" and is_of_kubernetes(key):
+        return _KUBERNETES_LABEL
+    return None
 
 
 def _reserved(key: str, domains: tuple[str, ...]) -> bool:
@@ -196,57 +205,63 @@ def pool_taints(
     pool: AnyPool, path: Path, cloud: AnyCloud, stated: Stated
 ) -> Checked[tuple[Taint, ...]]:
     """The stack file's taints, and the startup taint that an unverified node has."""
-    seen: dict[tuple[str, str], int] = {}
+    first_index: dict[tuple[str, str], int] = {}
     taints = []
     for i, written in enumerate(pool.taints):
         at = (*path, "taints", i)
         effect = _EFFECTS[written.effect]
         if not stated.has(at):
             continue
-        if (written.key, effect) in seen:
+        if (written.key, effect) in first_index:
             yield refuse(
                 at,
                 f"{written.key} with {effect} is listed twice, which the cloud refuses",
-                f"leave one out; the other is taints[{seen[written.key, effect]}]",
+                f"leave one out; the other is taints[{first_index[written.key, effect]}]",
                 "Kubernetes API, Node.spec.taints",
             )
-        seen.setdefault((written.key, effect), i)
-        if written.key == STARTUP_TAINT_KEY or written.key.startswith(_OWN):
-            yield refuse(
-                (*at, "key"),
-                "is reserved for slicewright, which taints every GPU node until it is verified",
-                "leave it out",
-            )
-        elif written.key == _GPU_TAINT.key:
-            why = {
-                "gke": "GKE adds it, and refuses a second one",
-                "eks": "slicewright adds it, as GKE does",
-                "byo": "existing nodes keep their taints",
-            }[cloud]
-            yield refuse(
-                (*at, "key"),
-                f"{_GPU_TAINT.key}={_GPU_TAINT.value}:{_GPU_TAINT.effect} is on "
-                f"every GPU node already: {why}",
-                "leave it out",
-                "hashicorp/terraform-provider-google #7928"
-                if cloud == "gke"
-                else "docs/reference/startup-taint.md",
-            )
-        elif cloud == "eks" and len(written.key) > 63:
-            yield refuse(
-                (*at, "key"),
-                f"EKS allows 63 characters in a taint's key, this has {len(written.key)}",
-                "shorten it",
-                "EKS API",
-            )
+        first_index.setdefault((written.key, effect), i)
+        yield from _check_taint_key(written.key, (*at, "key"), cloud)
         taints.append(Taint(key=written.key, value=written.value, effect=effect))
-    own = (_GPU_TAINT, _STARTUP_TAINT) if cloud == "eks" else (_STARTUP_TAINT,)
-    if cloud == "eks" and len(pool.taints) + len(own) > _MOST_EKS_TAINTS:
+    added = (_GPU_TAINT, _STARTUP_TAINT) if cloud == "eks" else (_STARTUP_TAINT,)
+    if cloud == "eks" and len(pool.taints) + len(added) > _MOST_EKS_TAINTS:
         yield refuse(
             (*path, "taints"),
-            f"{len(pool.taints)} taints and slicewright's {len(own)} are too many: EKS allows "
+            f"{len(pool.taints)} taints and slicewright's {len(added)} are too many: EKS allows "
             f"{_MOST_EKS_TAINTS} on a node group",
-            f"write {_MOST_EKS_TAINTS - len(own)} or less",
+            f"write {_MOST_EKS_TAINTS - len(added)} or less",
             "EKS API, CreateNodegroup",
         )
-    return (*sorted(taints, key=lambda t: (t.key, t.effect)), *own)
+    return (*sorted(taints, key=lambda t: (t.key, t.effect)), *added)
+
+
+_WHO_ADDS_GPU_TAINT: Final[Mapping[AnyCloud, str]] = {
+    "gke": "GKE adds it, and refuses a second one",
+    "eks": "slicewright adds it, as GKE does",
+    "byo": "existing nodes keep their taints",
+}
+
+
+def _check_taint_key(key: str, at: Path, cloud: AnyCloud) -> Checked[None]:
+    if key == STARTUP_TAINT_KEY or key.startswith(_SLICEWRIGHT_PREFIX):
+        yield refuse(
+            at,
+            "is reserved for slicewright, which taints every GPU node until it is verified",
+            "leave it out",
+        )
+    elif key == _GPU_TAINT.key:
+        yield refuse(
+            at,
+            f"{_GPU_TAINT.key}={_GPU_TAINT.value}:{_GPU_TAINT.effect} is on "
+            f"every GPU node already: {_WHO_ADDS_GPU_TAINT[cloud]}",
+            "leave it out",
+            "hashicorp/terraform-provider-google #7928"
+            if cloud == "gke"
+            else "docs/reference/startup-taint.md",
+        )
+    elif cloud == "eks" and len(key) > 63:
+        yield refuse(
+            at,
+            f"EKS allows 63 characters in a taint's key, this has {len(key)}",
+            "shorten it",
+            "EKS API",
+        )

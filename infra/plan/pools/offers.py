@@ -38,7 +38,7 @@ from infra.plan.partition.sharing import gke_sharing, plugin_sharing
 def offer_of(
     pool: AnyPool,
     path: spec.Path,
-    found: Gpus | None,
+    gpus: Gpus | None,
     *,
     cloud: AnyCloud,
     strategy: MigStrategy,
@@ -48,49 +48,80 @@ def offer_of(
     """The resources that the nodes advertise, and the labels that they need for it. None if they
     are refused.
 
-    found: the nodes' GPUs. None if they were refused before. Sharing is checked even then.
+    gpus: the nodes' GPUs. None if they were refused before. Sharing is checked even then.
     """
-    at_partition, at = (*path, "partition"), (*path, "sharing")
-    partitioning = yield from _partitioning(pool, at_partition, found, cloud, strategy, stated)
-    if not stated.has(at_partition):
+    at = (*path, "partition")
+    partitioning = yield from _partitioning(pool, at, gpus, cloud, strategy, stated)
+    if not stated.has(at):
         partitioning = None
-    devices = partitioning.devices if partitioning else None
+    sharing = yield from _sharing(pool, path, partitioning, cloud, strategy, stated)
+    if gpus is None or partitioning is None or sharing is None:
+        return None
+    by_fractions = isinstance(pool.sharing, spec.FractionalSharing) and fractional is not None
+    # GPU feature discovery comes with the operator, and HAMi takes the place of its device plugin.
+    discovered = (
+        not by_fractions
+        and not with_bottlerocket(pool)
+        and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
+    )
+    offer_plan = offer(
+        pool.name,
+        gpus,
+        partitioning,
+        sharing,
+        resources=fractional_resources(fractional, gpus.gpu, gpus.count)
+        if fractional is not None and by_fractions
+        else None,
+        labels=feature_labels(gpus.gpu, partitioning.layouts, strategy, sharing)
+        if discovered
+        else None,
+    )
+    labels = _kept_away(pool, cloud)
+    if _has_plugin_config(pool, cloud):
+        labels[PLUGIN_CONFIG_LABEL] = pool.name
+    return offer_plan, labels
+
+
+def _sharing(
+    pool: AnyPool,
+    path: spec.Path,
+    partitioning: Partitioning | None,
+    cloud: AnyCloud,
+    strategy: MigStrategy,
+    stated: Stated,
+) -> Checked[tuple[ReplicatedResource, ...] | None]:
+    """The shared resources. None if sharing is refused, or depends on a part that is."""
+    at, devices = (*path, "sharing"), partitioning.devices if partitioning else None
     partitioned = (
         any(partitioning.layouts)
         if partitioning
         else not isinstance(pool.partition, spec.Unpartitioned)
     )
-    sharing: tuple[ReplicatedResource, ...] | None = ()
-    resources: Mapping[str, int] | None = None
-    labels = _kept_away(pool, cloud)
     match pool.sharing:
         case spec.Exclusive():
-            pass
+            return ()
         case spec.FractionalSharing():
-            if partitioned:
-                yield refuse(
-                    at,
-                    "fractional sharing and MIG cannot be combined in a pool",
-                    "leave one out",
-                    "Project-HAMi/HAMi docs",
-                )
-                return None
-            if fractional is not None and found is not None:
-                resources = fractional_resources(fractional, found.gpu, found.count)
-        case spec.TimeSlicing() | spec.Mps() as asked:
+            if not partitioned:
+                return ()
+            yield refuse(
+                at,
+                "fractional sharing and MIG cannot be combined in a pool",
+                "leave one out",
+                "Project-HAMi/HAMi docs",
+            )
+            return None
+        case spec.TimeSlicing() | spec.Mps() as sharing:
             if with_bottlerocket(pool):
-                sharing = (
-                    (yield from bottlerocket_sharing(asked, at, devices))
-                    if isinstance(asked, spec.TimeSlicing)
-                    else None
-                )
-            elif cloud == "gke" and not stated.has((*at_partition, "mode")):
-                sharing = None  # GKE's plugin or NVIDIA's: the partition decides
-            elif cloud == "gke" and not isinstance(pool.partition, spec.Operator):
-                sharing = yield from gke_sharing(asked, at, devices)
-            else:
-                sharing = yield from plugin_sharing(
-                    asked,
+                if isinstance(sharing, spec.Mps):
+                    return None
+                return (yield from bottlerocket_sharing(sharing, at, devices))
+            if cloud == "gke" and not stated.has((*path, "partition", "mode")):
+                return None  # GKE's plugin or NVIDIA's: the partition decides
+            if not _has_plugin_config(pool, cloud):
+                return (yield from gke_sharing(sharing, at, devices))
+            return (
+                yield from plugin_sharing(
+                    sharing,
                     at,
                     devices,
                     partitioned=partitioned,
@@ -98,26 +129,14 @@ def offer_of(
                     cloud=cloud,
                     stated=stated,
                 )
-                labels[PLUGIN_CONFIG_LABEL] = pool.name
-    if found is None or partitioning is None or sharing is None:
-        return None
-    # GPU feature discovery comes with the operator, and HAMi takes the place of its device plugin.
-    discovered = (
-        resources is None
-        and not with_bottlerocket(pool)
-        and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
-    )
-    made = offer(
-        pool.name,
-        found,
-        partitioning,
-        sharing,
-        resources=resources,
-        labels=feature_labels(found.gpu, partitioning.layouts, strategy, sharing)
-        if discovered
-        else None,
-    )
-    return made, labels
+            )
+
+
+def _has_plugin_config(pool: AnyPool, cloud: AnyCloud) -> bool:
+    """True if the operator's device plugin shares the pool's GPUs, by a config of its own."""
+    if not isinstance(pool.sharing, spec.TimeSlicing | spec.Mps) or with_bottlerocket(pool):
+        return False
+    return cloud != "gke" or isinstance(pool.partition, spec.Operator)
 
 
 def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:
@@ -130,33 +149,31 @@ def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:
 def _partitioning(
     pool: AnyPool,
     path: spec.Path,
-    found: Gpus | None,
+    gpus: Gpus | None,
     cloud: AnyCloud,
     strategy: MigStrategy,
     stated: Stated,
 ) -> Checked[Partitioning | None]:
     if isinstance(pool.partition, spec.Operator):
         yield from check_ways(pool.partition, path)
-    if found is None:
+    if gpus is None:
         return None
     if with_bottlerocket(pool):
         if isinstance(pool.partition, spec.Operator):
             return None  # refused elsewhere
         native = pool.partition if isinstance(pool.partition, spec.Native) else None
-        return (yield from bottlerocket_partitioning(native, path, found))
+        return (yield from bottlerocket_partitioning(native, path, gpus))
     match pool.partition:
         case spec.Unpartitioned():
             # HAMi's device plugin takes the place of NVIDIA's, and no operand changes MIG there.
             fractional = isinstance(pool.sharing, spec.FractionalSharing)
-            return unpartitioned(found, by_mig_manager=cloud != "gke" and not fractional)
-        case spec.Native() as asked:
+            return unpartitioned(gpus, by_mig_manager=cloud != "gke" and not fractional)
+        case spec.Native() as partition:
             if cloud != "gke":
                 return None  # refused elsewhere
-            assert isinstance(found, GpuMachine), "GKE pools have machines"
-            return (yield from gke_partitioning(asked, path, found))
-        case spec.Operator() as cut_by_operator:
+            assert isinstance(gpus, GpuMachine), "GKE pools have machines"
+            return (yield from gke_partitioning(partition, path, gpus))
+        case spec.Operator() as partition:
             return (
-                yield from operator_partitioning(
-                    cut_by_operator, pool.name, path, found, strategy, stated
-                )
+                yield from operator_partitioning(partition, pool.name, path, gpus, strategy, stated)
             )

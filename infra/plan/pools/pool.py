@@ -6,7 +6,7 @@ from infra import spec
 from infra.plan.findings import Checked, Stated
 from infra.plan.gpu_operator.drivers import Driver, check_driver
 from infra.plan.model.nodes import AnyCloud, AnyPool, Gpus, MigStrategy
-from infra.plan.model.pools import PoolPlan
+from infra.plan.model.pools import PlannedPool
 from infra.plan.pools.nodes import count_of, pool_labels, pool_taints
 from infra.plan.pools.offers import offer_of
 from infra.plan.pools.rollouts import rollout_of
@@ -18,17 +18,17 @@ SYSTEM_PODS = 10
 def pool_plan(
     pool: AnyPool,
     path: spec.Path,
-    found: Gpus | None,
+    gpus: Gpus | None,
     *,
     cloud: AnyCloud,
     strategy: MigStrategy,
     driver: Driver | None,
     fractional: spec.Fractional | None,
     stated: Stated,
-) -> Checked[PoolPlan | None]:
+) -> Checked[PlannedPool[None] | None]:
     """The part of a pool's plan that is the same in all clouds. None if something is refused.
 
-    found: the nodes' GPUs. None if they were refused before. Keys that do not depend on them are
+    gpus: the nodes' GPUs. None if they were refused before. Keys that do not depend on them are
     checked even then.
     """
     nodes = yield from count_of(pool.nodes, (*path, "nodes"))
@@ -36,26 +36,21 @@ def pool_plan(
     taints = yield from pool_taints(pool, path, cloud, stated)
     rollout = yield from rollout_of(pool, path)
     offered = yield from offer_of(
-        pool, path, found, cloud=cloud, strategy=strategy, fractional=fractional, stated=stated
+        pool, path, gpus, cloud=cloud, strategy=strategy, fractional=fractional, stated=stated
     )
-    if found is None or offered is None:
+    if gpus is None or offered is None:
         return None
     offer, needed = offered
     if driver is not None:
-        yield from check_driver(driver, pool.name, found.gpu, offer)
-    return PoolPlan(
-        layouts=offer.layouts,
-        devices=offer.devices,
-        sharing=offer.sharing,
-        resources=offer.resources,
-        expected=offer.expected,
-        mig_config=offer.mig_config,
-        previous=offer.previous,
+        yield from check_driver(driver, pool.name, gpus.gpu, offer)
+    return PlannedPool(
         name=pool.name,
+        offer=offer,
         nodes=nodes,
         labels={**labels, **needed},
         taints=taints,
-        gpu=found.gpu,
-        gpu_count=found.count,
+        gpu=gpus.gpu,
+        gpu_count=gpus.count,
         rollout=rollout,
+        settings=None,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from infra import spec
 from infra.plan.findings import Checked, Stated, listed, nearest, refuse
 from infra.plan.model.scaling import METRICS, AutoscalingPlan, Metric
+from infra.plan.workloads.placement import PlacedWorkload
 
 _HPA: Final = "Kubernetes docs, horizontal pod autoscaling"
 _KEDA: Final = "keda.sh docs, ScaledObject specification"
@@ -19,21 +19,23 @@ _PERIOD_S: Final = 1800
 """The longest that HorizontalPodAutoscalerBehavior allows (Kubernetes API, autoscaling/v2)."""
 
 
-def check_autoscaling(asked: spec.ServedWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+def check_autoscaling(
+    workload: spec.ServedWorkload, path: spec.Path, stated: Stated
+) -> Checked[None]:
     """Refuses settings that are wrong for every pool."""
-    scaled = asked.autoscaling
+    scaled = workload.autoscaling
     if scaled is None:
         return
-    if "replicas" in asked.model_fields_set and stated.has((*path, "replicas")):
+    if "replicas" in workload.model_fields_set and stated.has((*path, "replicas")):
         yield refuse(
             (*path, "replicas"),
             "autoscaling changes the number of replicas: two owners would undo each other",
-            "leave it out; there are autoscaling.min at first",
+            "remove it; the workload starts with autoscaling.min replicas",
             _HPA,
             in_key=True,
         )
     at = (*path, "autoscaling")
-    yield from _check_metric(asked, scaled, at, stated)
+    yield from _check_metric(workload, scaled, at, stated)
     yield from _check_wake(scaled, at, stated)
     if stated.has((*at, "min"), (*at, "cooldown"), (*at, "fallback")) and scaled.min == 0:
         yield from _check_cooldown(scaled, at)
@@ -58,17 +60,17 @@ def check_autoscaling(asked: spec.ServedWorkload, path: spec.Path, stated: State
 
 
 def _check_metric(
-    asked: spec.ServedWorkload, scaled: spec.Autoscaling, at: spec.Path, stated: Stated
+    workload: spec.ServedWorkload, scaled: spec.Autoscaling, at: spec.Path, stated: Stated
 ) -> Checked[None]:
     if not stated.has((*at, "metric")):
         return
     metric = METRICS[scaled.metric]
-    if asked.kind not in metric.kinds:
-        own = [name for name, one in METRICS.items() if asked.kind in one.kinds]
+    if workload.kind not in metric.kinds:
+        metrics = [name for name, other in METRICS.items() if workload.kind in other.kinds]
         yield refuse(
             (*at, "metric"),
-            f"a workload of kind {asked.kind} has no {scaled.metric}",
-            f"write {' or '.join(own)}",
+            f"a workload of kind {workload.kind} has no {scaled.metric}",
+            f"write {' or '.join(metrics)}",
         )
     elif stated.has((*at, "target")):
         yield from _check_target(scaled, metric, (*at, "target"))
@@ -76,7 +78,7 @@ def _check_metric(
         missing = scaled.query is None
         yield refuse(
             (*at, "query"),
-            "is missing, and metric: query is asked by it"
+            "is required by metric: query"
             if missing
             else f"{scaled.metric} has a query of its own",
             "add query: PromQL with one value"
@@ -87,14 +89,14 @@ def _check_metric(
     if scaled.model is not None and scaled.metric != "queue-time":
         yield refuse(
             (*at, "model"),
-            f"{scaled.metric} is of the whole server",
+            f"{scaled.metric} covers the whole server, not a single model",
             "leave it out",
             in_key=True,
         )
-    known = asked.load_models if isinstance(asked, spec.TritonWorkload) else ()
-    if scaled.model is not None and known and scaled.model not in known:
+    models = workload.load_models if isinstance(workload, spec.TritonWorkload) else ()
+    if scaled.model is not None and models and scaled.model not in models:
         yield refuse(
-            (*at, "model"), f"{scaled.model} is not in load_models", nearest(scaled.model, known)
+            (*at, "model"), f"{scaled.model} is not in load_models", nearest(scaled.model, models)
         )
 
 
@@ -117,7 +119,7 @@ def _check_wake(scaled: spec.Autoscaling, at: spec.Path, stated: Stated) -> Chec
     if scaled.min == 0 and scaled.wake is None and stated.has((*at, "wake")):
         yield refuse(
             (*at, "min"),
-            "without a replica nothing measures this metric, so none would ever be started",
+            "this metric comes from the replicas: with none running, none would ever be started",
             "add wake: PromQL of something outside the pods, such as a gateway's requests; or "
             "write 1 or more",
             _KEDA,
@@ -145,7 +147,7 @@ def _check_cooldown(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
         yield refuse(
             (*at, "cooldown"),
             f"{scaled.cooldown} is over before KEDA falls back, after {failures} failed answers: "
-            "the last replica could go while nobody knows what is asked",
+            "the last replica could be removed while the metric is unknown",
             f"write {least}s or more" + (", or fewer fallback.failures" if failures > 1 else ""),
             _KEDA,
         )
@@ -167,59 +169,37 @@ def _check_pace(pace: spec.Pace, at: spec.Path) -> Checked[None]:
     if "per" in pace.model_fields_set and pace.replicas is None:
         yield refuse(
             (*at, "per"),
-            "limits nothing: it is the time in which there may be `replicas` more or fewer",
+            "has no effect without replicas: it is the period in which so many may be added or "
+            "removed",
             "add replicas, or leave it out",
             in_key=True,
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demand:
-    """One workload's claim on a resource that others may ask for too."""
-
-    asked: spec.ServedWorkload
-    devices: int
-    """Devices of each replica."""
-
-    @property
-    def most(self) -> int:
-        """Devices of the greatest stated number of replicas, or of the least one if the greatest
-        depends on the partitions left.
-        """
-        scaled = self.asked.autoscaling
-        if scaled is None:
-            return self.asked.replicas * self.devices
-        return (scaled.min if scaled.max == "partitions" else scaled.max) * self.devices
-
-
 def plan_autoscaling(
-    one: Demand,
-    path: spec.Path,
-    *,
-    pool: str,
-    resource: str,
-    offered: int,
-    room: int | None,
-    others: Sequence[Demand],
-    stated: Stated,
+    placed: PlacedWorkload, neighbors: Sequence[PlacedWorkload], stated: Stated
 ) -> Checked[AutoscalingPlan | None]:
     """None if it has no autoscaling, or if its greatest number of replicas is unknown.
 
-    offered: devices of the resource on as many nodes as the pool may have. room: replicas that fit
-    into those nodes' processor and memory. others: all other demands for the same resource.
+    neighbors: all other workloads that request the same resource.
     """
-    scaled = one.asked.autoscaling
-    at = (*path, "autoscaling")
+    scaled = placed.workload.autoscaling
+    at = (*placed.path, "autoscaling")
     if scaled is None or not stated.has(at):
         return None
-    places = offered // one.devices
-    why = f"pool {pool} has {offered} {resource} at most"
-    if one.devices > 1:
-        why += f", and a replica takes {one.devices}"
-    if room is not None and room < places:
-        places, why = room, f"nodes of pool {pool} have processor and memory for {room} at most"
-    most: int | None
-    if scaled.max != "partitions":
+    places, why = _places(placed)
+    if scaled.max == "partitions":
+        most = yield from _all_free_devices(placed, at, neighbors, places)
+        if most is not None and max(scaled.min, 1) > most:
+            yield refuse(
+                (*at, "min"),
+                f"{max(scaled.min, 1)} replicas are more than the {most} that "
+                + ("are left for it" if neighbors else f"fit: {why}"),
+                f"write {most} or less" if most else "give the pool more nodes, or partitions",
+                _HPA,
+            )
+            return None
+    else:
         most = scaled.max
         if most > places:
             yield refuse(
@@ -230,22 +210,26 @@ def plan_autoscaling(
                 else "give the pool more nodes, or partitions",
                 _HPA,
             )
-    else:
-        most = yield from _all_that_is_left(one, at, others, offered, places)
-    if most is None:
-        return None
-    if scaled.max == "partitions" and max(scaled.min, 1) > most:
-        left = "are left for it" if others else f"fit: {why}"
-        yield refuse(
-            (*at, "min"),
-            f"{max(scaled.min, 1)} replicas are more than the {most} that {left}",
-            f"write {most} or less" if most else "give the pool more nodes, or partitions",
-            _HPA,
+    return None if most is None else _autoscaling_plan(scaled, most, places)
+
+
+def _places(placed: PlacedWorkload) -> tuple[int, str]:
+    """The replicas that fit on as many nodes as the pool may have, and a text on that limit."""
+    pool, resource, devices = placed.pool.name, placed.devices.resource, placed.devices_per_replica
+    places = placed.offered // devices
+    if placed.room is not None and placed.room < places:
+        return (
+            placed.room,
+            f"nodes of pool {pool} have processor and memory for {placed.room} at most",
         )
-        return None
+    why = f"pool {pool} has {placed.offered} {resource} at most"
+    return places, why if devices == 1 else f"{why}, and a replica takes {devices}"
+
+
+def _autoscaling_plan(scaled: spec.Autoscaling, most: int, places: int) -> AutoscalingPlan:
     fallback = scaled.fallback.replicas
     return AutoscalingPlan(
-        asked=scaled,
+        settings=scaled,
         max=most,
         places=places,
         target=_target(scaled),
@@ -255,13 +239,15 @@ def plan_autoscaling(
     )
 
 
-def _all_that_is_left(
-    one: Demand, at: spec.Path, others: Sequence[Demand], offered: int, places: int
+def _all_free_devices(
+    placed: PlacedWorkload, at: spec.Path, neighbors: Sequence[PlacedWorkload], places: int
 ) -> Checked[int | None]:
+    """The replicas on all devices that neighbors leave. None if a neighbor takes them too."""
     greedy = [
-        other.asked.name
-        for other in others
-        if other.asked.autoscaling is not None and other.asked.autoscaling.max == "partitions"
+        neighbor.workload.name
+        for neighbor in neighbors
+        if neighbor.workload.autoscaling is not None
+        and neighbor.workload.autoscaling.max == "partitions"
     ]
     if greedy:
         yield refuse(
@@ -270,8 +256,8 @@ def _all_that_is_left(
             "write a number",
         )
         return None
-    taken = sum(other.most for other in others)
-    return min(max(offered - taken, 0) // one.devices, places)
+    reserved = sum(neighbor.most_devices for neighbor in neighbors)
+    return min(max(placed.offered - reserved, 0) // placed.devices_per_replica, places)
 
 
 def _target(scaled: spec.Autoscaling) -> int:

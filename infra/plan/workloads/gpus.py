@@ -23,7 +23,7 @@ def check_gpus(gpus: int, at: spec.Path, pool: PoolPlan, devices: Devices) -> Ch
     elif devices.sharers > 1:
         yield refuse(
             at,
-            f"{gpus} of {devices.resource} may be {gpus} turns on one GPU: they are shared",
+            f"{devices.resource} is shared: {gpus} of them may be the same GPU",
             "write 1, or choose a pool without sharing",
             "NVIDIA/k8s-device-plugin, README",
         )
@@ -37,7 +37,7 @@ def check_gpus(gpus: int, at: spec.Path, pool: PoolPlan, devices: Devices) -> Ch
 
 
 def check_gpu_memory(
-    asked: spec.TritonWorkload | spec.ContainerWorkload,
+    workload: spec.TritonWorkload | spec.ContainerWorkload,
     path: spec.Path,
     pool: PoolPlan,
     devices: Devices,
@@ -45,14 +45,14 @@ def check_gpu_memory(
 ) -> Checked[None]:
     """Refuses a replica that takes more memory than a GPU or partition has."""
     at = (*path, "gpu_memory")
-    if asked.gpu_memory is None or devices.mib is None or not stated.has(at):
+    if workload.gpu_memory is None or devices.mib is None or not stated.has(at):
         return
-    each = spec.mebibytes(asked.gpu_memory)
-    what = f"{listed(devices.profiles)} of" if devices.profiles else "whole"
+    each = spec.mebibytes(workload.gpu_memory)
+    kind = f"{listed(devices.profiles)} of" if devices.profiles else "whole"
     if each > devices.mib:
         yield refuse(
             at,
-            f"a {what} {pool.gpu.name} has {devices.mib} MiB",
+            f"a {kind} {pool.gpu.name} has {devices.mib} MiB",
             f"choose {larger(pool, each)}",
             pool.gpu.source,
         )

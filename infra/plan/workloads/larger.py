@@ -12,7 +12,7 @@ def larger(pool: PoolPlan, mib: float) -> str:
         for profile in pool.gpu.profiles.values()
         if profile.memory_mib is not None and profile.memory_mib >= mib
     ]
-    least = min(fitting, key=lambda one: (one.memory_mib or 0, one.name), default=None)
+    least = min(fitting, key=lambda p: (p.memory_mib or 0, p.name), default=None)
     if least is not None:
         return f"a pool with partitions of {least.name} or more"
     if pool.gpu.memory_mib >= mib:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from infra.plan.model.deployments import DeploymentPlan
-from infra.plan.model.pools import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 from infra.plan.workloads.model_memory import parameters
 from infra.spec import VllmWorkload
 
@@ -16,21 +16,21 @@ node-pressure eviction.
 """
 
 
-def download_gb(asked: VllmWorkload) -> float:
+def download_gb(workload: VllmWorkload) -> float:
     """Size of one copy: two bytes for a parameter, for any format it is loaded in."""
-    return parameters(asked.model.parameters) * 2 / 1e9
+    return parameters(workload.model.parameters) * 2 / 1e9
 
 
-def disk_note(plan: DeploymentPlan, asked: VllmWorkload, pool: PoolPlan) -> list[str]:
+def disk_note(plan: DeploymentPlan, workload: VllmWorkload, pool: PoolPlan) -> list[str]:
     """A note if replicas without a cache nearly fill the node's disk.
 
     Each of them keeps its own copy of the model in a directory of the pod, on the node.
     """
     has = _disk_gb(pool)
-    if asked.cache is not None or has is None:
+    if workload.cache is not None or has is None:
         return []
-    on_one = min(plan.most, pool.resources[plan.resource] // plan.devices)
-    keeps = on_one * download_gb(asked)
+    on_one = min(plan.most, pool.offer.resources[plan.resource] // plan.devices)
+    keeps = on_one * download_gb(workload)
     if keeps <= has * _EVICTED_ABOVE_PERCENT / 100:
         return []
     who = "1 replica keeps" if on_one == 1 else f"{on_one} replicas on one node keep"
@@ -43,12 +43,12 @@ def disk_note(plan: DeploymentPlan, asked: VllmWorkload, pool: PoolPlan) -> list
 
 def _disk_gb(pool: PoolPlan) -> int | None:
     """Size of the disk that holds the directories of pods. None: unknown."""
-    match pool:
-        case GkePoolPlan():
-            return pool.local_ssd.ephemeral * _LOCAL_SSD_GB or pool.disk.size_gb
-        case EksPoolPlan(template=None):
-            return pool.disk_size_gb
-        case EksPoolPlan(template=template):
+    match pool.settings:
+        case GkeSettings(local_ssd=local_ssd, disk=disk):
+            return local_ssd.ephemeral * _LOCAL_SSD_GB or disk.size_gb
+        case EksSettings(template=None, disk_size_gb=disk_size_gb):
+            return disk_size_gb
+        case EksSettings(template=template):
             return template.disk_gb if template and template.instance_store is None else None
         case _:
             return None

@@ -24,10 +24,10 @@ _BITS: Mapping[str, int] = {"auto": 16, "bfloat16": 16, "float16": 16, "float32"
 _TIMES: Mapping[str, int] = {"M": 10**6, "B": 10**9}
 
 
-def model_memory(asked: spec.VllmWorkload) -> ModelMemory:
-    model, gpus = asked.model, asked.tensor_parallel
-    bits = model.weight_bits or _BITS[asked.dtype]
-    value_bytes = 1 if asked.kv_cache_dtype == "fp8" else _BITS[asked.dtype] // 8
+def model_memory(workload: spec.VllmWorkload) -> ModelMemory:
+    model, gpus = workload.model, workload.tensor_parallel
+    bits = model.weight_bits or _BITS[workload.dtype]
+    value_bytes = 1 if workload.kv_cache_dtype == "fp8" else _BITS[workload.dtype] // 8
     shape = model.attention
     return ModelMemory(
         weights_mib=math.ceil(parameters(model.parameters) * bits / 8 / gpus / MIB),
@@ -37,7 +37,7 @@ def model_memory(asked: spec.VllmWorkload) -> ModelMemory:
         )
         if shape
         else None,
-        context_tokens=asked.max_model_len,
+        context_tokens=workload.max_model_len,
     )
 
 

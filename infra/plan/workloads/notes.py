@@ -13,90 +13,94 @@ from infra.spec import NewVolume, TritonWorkload, VllmWorkload
 def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPlan]) -> list[str]:
     """One sentence each, starting with the workload's name."""
     by_name = {pool.name: pool for pool in pools}
-    return [note for one in deployments for note in _of(one, by_name[one.asked.pool])]
-
-
-def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
-    asked, at, found = plan.asked, f"workload {plan.name}:", []
-    if plan.room is not None and plan.room < min(plan.most, plan.offered // plan.devices):
-        found.append(
-            f"{at} by what it requests of processor and memory, nodes of pool {asked.pool} have "
-            f"room for {plan.room} of its {plan.most} replicas at most: "
-            f"{_replicas(plan.pending)} Pending{_unawaited(plan)}"
-        )
-    elif plan.pending:
-        found.append(
-            f"{at} {plan.wanted} {plan.resource} are asked for and pool {asked.pool} offers "
-            f"{plan.offered} at most, so {_replicas(plan.pending)} Pending{_unawaited(plan)}"
-        )
-    elif not plan.awaited:
-        found.append(
-            f"{at} nodes of pool {asked.pool} for all replicas do not come by themselves, so "
-            "`pulumi up` does not wait for this workload"
-        )
-    if isinstance(asked, VllmWorkload):
-        found += [*_vllm(plan, asked), *disk_note(plan, asked, pool)]
-    if isinstance(asked, TritonWorkload):
-        found += _triton(asked)
-    cache = None if isinstance(asked, TritonWorkload) else asked.cache
-    if isinstance(cache, NewVolume) and cache.access_mode == "ReadWriteMany":
-        named = f"storage class {cache.storage_class}" if cache.storage_class else "default class"
-        found.append(
-            f"{at} its pods wait until the cluster's {named} makes volumes that several nodes "
-            "write: its driver is not part of the stack"
-        )
-    if asked.secrets:
-        names = sorted({one.name for one in asked.secrets.values()})
-        found.append(
-            f"{at} its pods wait until namespace {plan.namespace} has the Secret"
-            f"{'s' if len(names) > 1 else ''} {', '.join(names)}"
-        )
-    return found
-
-
-def _vllm(plan: DeploymentPlan, asked: VllmWorkload) -> list[str]:
-    at, found = f"workload {asked.name}:", _download(plan, asked)
-    if asked.max_model_len is None or asked.model.attention is None:
-        missing = [
-            key
-            for key, value in (
-                ("max_model_len", asked.max_model_len),
-                ("model.attention", asked.model.attention),
-            )
-            if value is None
-        ]
-        found.append(
-            f"{at} the memory of the context is not compared with the partition: for that, write "
-            f"{' and '.join(missing)}"
-        )
-    if asked.service.type == "LoadBalancer" and "VLLM_API_KEY" not in asked.secrets:
-        found.append(
-            f"{at} whoever reaches the load balancer's address can use it: write secrets: "
-            "{VLLM_API_KEY: {name: …, key: …}}, or annotations that make the address internal"
-        )
-    return found
-
-
-def _triton(asked: TritonWorkload) -> list[str]:
-    """Triton has no key. Source: triton-inference-server/server,
-    docs/customization_guide/deploy.md, secure deployment considerations.
-    """
-    if asked.service.type != "LoadBalancer":
-        return []
-    loads = ", and may load and unload its models" if asked.model_control == "explicit" else ""
     return [
-        f"workload {asked.name}: whoever reaches the load balancer's address can use it and read "
-        f"its metrics on port 8002{loads}, for Triton asks for no key: write annotations that make "
-        "the address internal, or put a gateway in front of it"
+        note
+        for deployment in deployments
+        for note in _of(deployment, by_name[deployment.workload.pool])
     ]
 
 
-def _download(plan: DeploymentPlan, asked: VllmWorkload) -> list[str]:
-    if asked.cache is not None or plan.most < 2:
+def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
+    workload, at, notes = plan.workload, f"workload {plan.name}:", []
+    if plan.room is not None and plan.room < min(plan.most, plan.offered // plan.devices):
+        notes.append(
+            f"{at} by what it requests of processor and memory, nodes of pool {workload.pool} have "
+            f"room for {plan.room} of its {plan.most} replicas: "
+            f"{_replicas(plan.pending)} Pending{_unawaited(plan)}"
+        )
+    elif plan.pending:
+        notes.append(
+            f"{at} {plan.demanded} {plan.resource} are asked for and pool {workload.pool} offers "
+            f"{plan.offered} at most, so {_replicas(plan.pending)} Pending{_unawaited(plan)}"
+        )
+    elif not plan.awaited:
+        notes.append(
+            f"{at} nodes of pool {workload.pool} for all replicas do not come by themselves, so "
+            "`pulumi up` does not wait for this workload"
+        )
+    if isinstance(workload, VllmWorkload):
+        notes += [*_vllm(plan, workload), *disk_note(plan, workload, pool)]
+    if isinstance(workload, TritonWorkload):
+        notes += _triton(workload)
+    cache = None if isinstance(workload, TritonWorkload) else workload.cache
+    if isinstance(cache, NewVolume) and cache.access_mode == "ReadWriteMany":
+        named = f"storage class {cache.storage_class}" if cache.storage_class else "default class"
+        notes.append(
+            f"{at} its pods wait until the cluster's {named} makes volumes that several nodes "
+            "write: its driver is not part of the stack"
+        )
+    if workload.secrets:
+        names = sorted({secret.name for secret in workload.secrets.values()})
+        notes.append(
+            f"{at} its pods wait until namespace {plan.namespace} has the Secret"
+            f"{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        )
+    return notes
+
+
+def _vllm(plan: DeploymentPlan, workload: VllmWorkload) -> list[str]:
+    at, notes = f"workload {workload.name}:", _download(plan, workload)
+    if workload.max_model_len is None or workload.model.attention is None:
+        missing = [
+            key
+            for key, value in (
+                ("max_model_len", workload.max_model_len),
+                ("model.attention", workload.model.attention),
+            )
+            if value is None
+        ]
+        notes.append(
+            f"{at} the memory of the context is not compared with the partition: for that, write "
+            f"{' and '.join(missing)}"
+        )
+    if workload.service.type == "LoadBalancer" and "VLLM_API_KEY" not in workload.secrets:
+        notes.append(
+            f"{at} whoever reaches the load balancer's address can use it: write secrets: "
+            "{VLLM_API_KEY: {name: …, key: …}}, or annotations that make the address internal"
+        )
+    return notes
+
+
+def _triton(workload: TritonWorkload) -> list[str]:
+    """Triton has no key. Source: triton-inference-server/server,
+    docs/customization_guide/deploy.md, secure deployment considerations.
+    """
+    if workload.service.type != "LoadBalancer":
         return []
-    together = download_gb(asked) * plan.most
+    loads = ", and may load and unload its models" if workload.model_control == "explicit" else ""
     return [
-        f"workload {asked.name}: each of {plan.most} replicas downloads its own copy of the "
+        f"workload {workload.name}: whoever reaches the load balancer's address can use it and "
+        f"read its metrics on port 8002{loads}, because Triton asks for no key: write annotations "
+        "that make the address internal, or put a gateway in front of it"
+    ]
+
+
+def _download(plan: DeploymentPlan, workload: VllmWorkload) -> list[str]:
+    if workload.cache is not None or plan.most < 2:
+        return []
+    together = download_gb(workload) * plan.most
+    return [
+        f"workload {workload.name}: each of {plan.most} replicas downloads its own copy of the "
         f"model, some {together:.0f} GB together at every start: write cache"
     ]
 

@@ -19,66 +19,84 @@ def plan_pod_autoscaling(
     stated: Stated,
 ) -> Checked[PodAutoscalingPlan | None]:
     """None if no workload is scaled."""
-    asked, scaled = fleet.pod_autoscaling, False
-    has_adapter = isinstance(asked, spec.PrometheusAdapter) and asked.existing
-    url = (asked.prometheus_url or "").rstrip("/")
+    settings = fleet.pod_autoscaling
+    has_adapter = isinstance(settings, spec.PrometheusAdapter) and settings.existing
+    url = (settings.prometheus_url or "").rstrip("/")
     url = url or (monitoring.prometheus_url if monitoring is not None else "")
-    for i, workload in enumerate(fleet.workloads):
-        at = ("workloads", i, "autoscaling")
-        if isinstance(workload, spec.Workload) or workload.autoscaling is None:
-            continue
-        scaled = True
+    scaled = [
+        (("workloads", i, "autoscaling"), workload.autoscaling)
+        for i, workload in enumerate(fleet.workloads)
+        if not isinstance(workload, spec.Workload) and workload.autoscaling is not None
+    ]
+    for at, autoscaling in scaled:
         if not url and not has_adapter and stated.has(at, ("pod_autoscaling",), ("monitoring",)):
             yield _without_prometheus(at, monitoring)
-        if monitoring is not None and asked.prometheus_url is None and stated.has(at):
-            yield from _check_window(workload.autoscaling, (*at, "window"), monitoring)
-        if isinstance(asked, spec.PrometheusAdapter) and stated.has(at):
-            yield from _check_for_adapter(workload.autoscaling, at)
+        if monitoring is not None and settings.prometheus_url is None and stated.has(at):
+            yield from _check_window(autoscaling, (*at, "window"), monitoring)
+        if isinstance(settings, spec.PrometheusAdapter) and stated.has(at):
+            yield from _check_for_adapter(autoscaling, at)
     if has_adapter:
-        for key in ("namespace", "image", "prometheus_url"):
-            if key in asked.model_fields_set and stated.has(("pod_autoscaling", key)):
-                yield refuse(
-                    ("pod_autoscaling", key),
-                    "is of an adapter that the stack makes, and the cluster has one",
-                    "leave it out, or write existing: false",
-                    in_key=True,
-                )
-    taken = {one.namespace for one in deployments} | {"default"}
-    if monitoring is not None and monitoring.namespace is not None:
-        taken.add(monitoring.namespace)
-    if scaled and not asked.existing and asked.namespace in taken:
-        yield refuse(
-            ("pod_autoscaling", "namespace"),
-            f"{asked.namespace} is a namespace of others, and the autoscaler's is made and deleted "
-            "with it",
-            f"write another, for example {asked.by}",
-        )
+        yield from _check_adapter_keys(settings, stated)
+    if scaled and not settings.existing:
+        yield from _check_namespace(settings, deployments, monitoring)
     if not scaled or not (url or has_adapter):
         return None
-    if isinstance(asked, spec.PrometheusAdapter):
+    if isinstance(settings, spec.PrometheusAdapter):
         return AdapterPlan(
-            existing=asked.existing,
-            namespace=asked.namespace,
-            image=asked.image,
-            prometheus_url="" if asked.existing else url,
+            existing=settings.existing,
+            namespace=settings.namespace,
+            image=settings.image,
+            prometheus_url="" if settings.existing else url,
         )
+    watched = {deployment.namespace for deployment in deployments if deployment.autoscaling}
     return KedaPlan(
-        existing=asked.existing,
-        namespace=asked.namespace,
-        release=asked.release,
-        repository=asked.repository,
-        chart_version=asked.chart_version,
+        existing=settings.existing,
+        namespace=settings.namespace,
+        release=settings.release,
+        repository=settings.repository,
+        chart_version=settings.chart_version,
         prometheus_url=url,
-        watched=tuple(sorted({one.namespace for one in deployments if one.autoscaling})),
+        watched=tuple(sorted(watched)),
     )
+
+
+def _check_adapter_keys(
+    settings: spec.Keda | spec.PrometheusAdapter, stated: Stated
+) -> Checked[None]:
+    """Refuses keys that an adapter of the cluster ignores."""
+    for key in ("namespace", "image", "prometheus_url"):
+        if key in settings.model_fields_set and stated.has(("pod_autoscaling", key)):
+            yield refuse(
+                ("pod_autoscaling", key),
+                "is for an adapter that the stack installs, and the cluster already has one",
+                "leave it out, or write existing: false",
+                in_key=True,
+            )
+
+
+def _check_namespace(
+    settings: spec.Keda | spec.PrometheusAdapter,
+    deployments: Sequence[DeploymentPlan],
+    monitoring: MonitoringPlan | None,
+) -> Checked[None]:
+    reserved = {deployment.namespace for deployment in deployments} | {"default"}
+    if monitoring is not None and monitoring.namespace is not None:
+        reserved.add(monitoring.namespace)
+    if settings.namespace in reserved:
+        yield refuse(
+            ("pod_autoscaling", "namespace"),
+            f"{settings.namespace} is in use: the autoscaler's namespace is created and deleted "
+            "with it",
+            f"write another, for example {settings.by}",
+        )
 
 
 def _without_prometheus(at: spec.Path, monitoring: MonitoringPlan | None) -> Finding:
     if monitoring is None:
         return refuse(
             at,
-            "no Prometheus is stated that could tell how many replicas it takes",
-            "add monitoring: {prometheus: stack}, or one that is there: monitoring: {prometheus: "
+            "needs a Prometheus whose metrics the number of replicas can follow",
+            "add monitoring: {prometheus: stack}, or an existing one: monitoring: {prometheus: "
             "existing, url: …}",
             in_key=True,
         )
@@ -103,14 +121,14 @@ def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]
     if scaled.metric == "query":
         yield refuse(
             (*at, "metric"),
-            "prometheus-adapter reads metrics of single pods, and a query is of all of them",
+            "prometheus-adapter reads metrics per pod, and a query covers all of them",
             "write queue-time, requests-waiting or cache-usage, or pod_autoscaling: {by: keda}",
             "kubernetes-sigs/prometheus-adapter, docs/config.md",
         )
     if "fallback" in scaled.model_fields_set:
         yield refuse(
             (*at, "fallback"),
-            "is KEDA's: without an answer Kubernetes' own autoscaler changes nothing",
+            "applies to KEDA only: without an answer, Kubernetes' own autoscaler changes nothing",
             "leave it out, or write pod_autoscaling: {by: keda}",
             in_key=True,
         )
@@ -125,7 +143,7 @@ def _check_window(
         return
     yield refuse(
         at,
-        f"in {scaled.window} there are not two samples: metrics are read every {interval} seconds",
+        f"{scaled.window} is too short for two samples: metrics are read every {interval} seconds",
         f"write {4 * interval}s or more, or a shorter monitoring.scrape_interval",
         "Prometheus docs, rate()",
     )
@@ -135,30 +153,30 @@ def pod_autoscaling_notes(
     deployments: Sequence[DeploymentPlan], monitoring: MonitoringPlan | None
 ) -> list[str]:
     """One sentence each, starting with the workload's name."""
-    return [note for one in deployments for note in _of(one, monitoring)]
+    return [note for deployment in deployments for note in _of(deployment, monitoring)]
 
 
 def _of(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
-    scaling, at, found = plan.autoscaling, f"workload {plan.name}:", []
+    scaling, at, notes = plan.autoscaling, f"workload {plan.name}:", []
     if scaling is None:
         return []
     if scaling.min == scaling.max:
-        found.append(
+        notes.append(
             f"{at} autoscaling between {scaling.min} and {scaling.max} replicas changes nothing"
         )
-    if scaling.asked.metric == "query":
-        found.append(
+    if scaling.settings.metric == "query":
+        notes.append(
             f"{at} whether its query has one value, and what of, is not known before Prometheus "
             "is asked; without a value the replicas stay as they are"
         )
-    down = scaling.asked.scale_down.stabilization
+    down = scaling.settings.scale_down.stabilization
     if down is not None and monitoring is not None:
         # Of servers that Prometheus loses together, each ends at its own scrape.
         least = monitoring.interval_s + KEDA_POLL_S
         if spec.seconds(down) < least:
-            found.append(
+            notes.append(
                 f"{at} scale_down.stabilization {down} is shorter than a scrape and a decision, "
                 f"{least}s: where Prometheus loses the servers, replicas may go while it still "
                 "knows some of them"
             )
-    return found
+    return notes

@@ -15,5 +15,5 @@ def meant(argument: str, flags: Iterable[str]) -> str | None:
     written = argument.partition("=")[0]
     if not written.startswith("-") or not written.strip("-"):
         return None
-    found = [flag for flag in flags if flag.startswith(written)]
-    return written if written in found else next(iter(found), None)
+    candidates = [flag for flag in flags if flag.startswith(written)]
+    return written if written in candidates else next(iter(candidates), None)

@@ -29,9 +29,9 @@ unique identifiers.
 """
 
 
-def check_texts(asked: spec.ServedWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+def check_texts(workload: spec.ServedWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
     """No text of a workload is a token: the state, the cluster and this output would have it."""
-    for at, text in _texts(asked, path):
+    for at, text in _texts(workload, path):
         kind = next(
             (kind for kind, look in _TOKENS.items() if re.search(_BEGINS + look, text)), None
         )
@@ -44,21 +44,20 @@ def check_texts(asked: spec.ServedWorkload, path: spec.Path, stated: Stated) -> 
                 "revoke the token if the file was shared",
                 SECRETS,
             )
-    for name in sorted(asked.env.keys() & asked.secrets.keys()):
+    for name in sorted(workload.env.keys() & workload.secrets.keys()):
         yield refuse(
             (*path, "env", name),
             "is also in secrets, and a variable has one value",
             "leave one out",
             in_key=True,
         )
-    tag = asked.image.partition("@")[0].rpartition(":")
+    tag = workload.image.partition("@")[0].rpartition(":")
     tagged = "/" not in tag[2] and bool(tag[0])
-    moving = "@" not in asked.image and (not tagged or tag[2] == "latest")
+    moving = "@" not in workload.image and (not tagged or tag[2] == "latest")
     if moving and stated.has((*path, "image")):
         yield refuse(
             (*path, "image"),
-            f"{asked.image} names another image whenever its publisher says so: two replicas "
-            "may run different ones",
+            f"{workload.image} is a moving tag: two replicas may run different images",
             "add a tag other than latest, or a digest: @sha256:…",
             "Kubernetes docs, images",
         )

@@ -29,17 +29,17 @@ _CHECKED: Final = (*_TYPED, *_PORTS, *_SERVERS)
 _DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
 
 
-def check_triton(asked: spec.TritonWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+def check_triton(workload: spec.TritonWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
     control = (*path, "model_control")
-    if asked.load_models and asked.model_control != "explicit" and stated.has(control):
+    if workload.load_models and workload.model_control != "explicit" and stated.has(control):
         yield refuse(
             (*path, "load_models"),
-            f"with model_control: {asked.model_control} all models of the directory are loaded",
+            f"with model_control: {workload.model_control} all models of the directory are loaded",
             "leave it out, or write model_control: explicit",
             _DOCS,
             in_key=True,
         )
-    for i, name in enumerate(asked.load_models):
+    for i, name in enumerate(workload.load_models):
         if "/" in name or name in (".", ".."):
             yield refuse(
                 (*path, "load_models", i),
@@ -47,7 +47,7 @@ def check_triton(asked: spec.TritonWorkload, path: spec.Path, stated: Stated) ->
                 "write that name alone, for example densenet_onnx",
                 _DOCS,
             )
-    share = asked.model_repository
+    share = workload.model_repository
     if isinstance(share, spec.ModelShare) and ".." in share.path.split("/"):
         yield refuse(
             (*path, "model_repository", "path"),
@@ -55,7 +55,7 @@ def check_triton(asked: spec.TritonWorkload, path: spec.Path, stated: Stated) ->
             "write the path without it",
             "Kubernetes docs, volumes: nfs",
         )
-    for i, argument in enumerate(asked.extra_args):
+    for i, argument in enumerate(workload.extra_args):
         flag = meant(argument, _CHECKED)
         if flag is None:
             continue

@@ -33,8 +33,8 @@ _SECRETS: Final[Mapping[str, str]] = {"--api-key": "VLLM_API_KEY", "--hf-token":
 _CHECKED: Final = (*_TYPED, *_OTHER_GPUS, *_ADDRESS, *_SECRETS)
 
 
-def check_vllm(asked: spec.VllmWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
-    model = asked.model
+def check_vllm(workload: spec.VllmWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+    model = workload.model
     if (model.name is None) == (model.path is None) and stated.has((*path, "model")):
         yield refuse(
             (*path, "model"),
@@ -43,13 +43,13 @@ def check_vllm(asked: spec.VllmWorkload, path: spec.Path, stated: Stated) -> Che
             else "has neither name nor path",
             "write one of them",
         )
-    if model.path is not None and asked.cache is None and stated.has((*path, "cache")):
+    if model.path is not None and workload.cache is None and stated.has((*path, "cache")):
         yield refuse(
             (*path, "model", "path"),
             "is a directory of the volume cache, and there is none",
             "add cache: {claim: …} with the model in it, or write model.name",
         )
-    if model.path is not None and isinstance(asked.cache, spec.NewVolume):
+    if model.path is not None and isinstance(workload.cache, spec.NewVolume):
         yield refuse(
             (*path, "model", "path"),
             "is a directory of the volume cache, which is new and empty",
@@ -58,11 +58,11 @@ def check_vllm(asked: spec.VllmWorkload, path: spec.Path, stated: Stated) -> Che
     if model.revision is not None and model.name is None:
         yield refuse(
             (*path, "model", "revision"),
-            "is of a model on the Hugging Face Hub, and this one is a directory",
+            "applies to models on the Hugging Face Hub, and this one is a directory",
             "leave it out",
             in_key=True,
         )
-    for j, argument in enumerate(asked.extra_args):
+    for j, argument in enumerate(workload.extra_args):
         yield from _check_argument(argument, (*path, "extra_args", j))
 
 
@@ -96,7 +96,7 @@ def _check_argument(argument: str, at: spec.Path) -> Checked[None]:
 
 
 def check_memory(
-    asked: spec.VllmWorkload,
+    workload: spec.VllmWorkload,
     path: spec.Path,
     pool: PoolPlan,
     devices: Devices,
@@ -106,9 +106,9 @@ def check_memory(
     needs = ("model", "dtype", "kv_cache_dtype", "max_model_len", "gpu_memory_percent")
     if not stated.has(*((*path, key) for key in needs)) or devices.mib is None:
         return
-    percent = asked.gpu_memory_percent
-    what = f"{listed(devices.profiles)} of" if devices.profiles else "whole"
-    memory, usable = model_memory(asked), devices.mib * percent // 100
+    percent = workload.gpu_memory_percent
+    kind = f"{listed(devices.profiles)} of" if devices.profiles else "whole"
+    memory, usable = model_memory(workload), devices.mib * percent // 100
     if memory.needed_mib <= usable:
         return
     tokens = memory.tokens_in(usable)
@@ -127,7 +127,7 @@ def check_memory(
     yield refuse(
         at,
         f"a replica needs {memory.needed_mib} MiB: {parts}about {memory.overhead_mib} MiB of "
-        f"vLLM's own; {percent} % of a {what} {pool.gpu.name} are {usable} MiB",
+        f"vLLM's own; {percent} % of a {kind} {pool.gpu.name} are {usable} MiB",
         f"{instead}, or choose {other}",
         "vLLM docs, conserving memory",
     )

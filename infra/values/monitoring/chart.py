@@ -61,8 +61,8 @@ def monitoring_values(fleet: FleetPlan) -> JsonObject:
     """The values for a fleet whose stack installs Prometheus."""
     plan = fleet.monitoring
     assert plan is not None
-    assert isinstance(plan.asked, PrometheusStack)
-    stack, placed = plan.asked, placement(fleet)
+    assert isinstance(plan.settings, PrometheusStack)
+    stack, placed = plan.settings, placement(fleet)
     values: JsonObject = {
         "defaultRules": {"create": False},
         **{part: {"enabled": False} for part in _NOT_SCRAPED},

@@ -27,7 +27,7 @@ def monitoring_objects(fleet: FleetPlan) -> list[JsonObject]:
     plan = fleet.monitoring
     assert plan is not None
     manifests = monitors(fleet)
-    if plan.asked.alerts:
+    if plan.settings.alerts:
         manifests.append(_rule_object(fleet))
     if plan.namespace is not None and plan.dashboards:
         manifests += [config_map(board, namespace=plan.namespace) for board in DASHBOARDS]
@@ -48,7 +48,7 @@ def rule_groups(fleet: FleetPlan) -> list[Group]:
 def rule_counts(fleet: FleetPlan) -> tuple[int, int]:
     """The numbers of recording rules and alerts that the stack creates."""
     assert fleet.monitoring is not None
-    groups = rule_groups(fleet) if fleet.monitoring.asked.alerts else []
+    groups = rule_groups(fleet) if fleet.monitoring.settings.alerts else []
     rules = [rule for group in groups for rule in group.rules]
     records = sum(isinstance(rule, Record) for rule in rules)
     return records, len(rules) - records
@@ -64,7 +64,7 @@ def sources(fleet: FleetPlan) -> frozenset[Source]:
     plan = fleet.monitoring
     assert plan is not None
     names = {scrape.name for scrape in scrapes(fleet)}
-    kinds = {type(deployment.asked) for deployment in fleet.deployments}
+    kinds = {type(deployment.workload) for deployment in fleet.deployments}
     exists: Mapping[Source, bool] = {
         Source.AGENT: True,
         Source.CONTROLLER: True,
@@ -81,7 +81,7 @@ def _rule_object(fleet: FleetPlan) -> JsonObject:
     """Source: monitoring.coreos.com/v1; GoogleCloudPlatform/prometheus-engine, doc/api.md."""
     plan = fleet.monitoring
     assert plan is not None
-    groups = as_groups(rule_groups(fleet), runbooks=plan.asked.runbooks or "")
+    groups = as_groups(rule_groups(fleet), runbooks=plan.settings.runbooks or "")
     if plan.namespace is None:
         # Google's kind requires the interval of evaluation, and has no default.
         paced = [{"interval": f"{plan.interval_s}s", **group} for group in groups]

@@ -96,7 +96,7 @@ def _monitoring(fleet: FleetPlan) -> MonitoringPlan:
 
 def metrics_port(plan: DeploymentPlan) -> str | None:
     """The port of a server's metrics, by name. None: the server has no known metrics."""
-    match plan.asked:
+    match plan.workload:
         case TritonWorkload():
             return "metrics"
         case VllmWorkload():

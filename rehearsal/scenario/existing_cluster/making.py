@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.plan import AdapterPlan, ByoFleetPlan
+from infra.plan import AdapterPlan, ExistingFleetPlan
 from infra.spec import ExistingPrometheus
 from kubeapi import ApiError, Client, Unreachable
 from rehearsal.clouds.core.control_planes import LocalControlPlanes
@@ -34,7 +34,7 @@ _SETTLED_S: Final = 120.0
 _AGAIN_S: Final = 0.5
 
 
-def make(environment: Environment, fleet: ByoFleetPlan) -> None:
+def make(environment: Environment, fleet: ExistingFleetPlan) -> None:
     """Makes the cluster of the fleet with its nodes, a record of every object in it, and the user's
     kubeconfig with the context that the stack file names. It has cert-manager, Prometheus and a GPU
     operator if the fleet asks for them. Raises RehearsalError.
@@ -57,9 +57,9 @@ def make(environment: Environment, fleet: ByoFleetPlan) -> None:
     if isinstance(fleet.pod_autoscaling, AdapterPlan):
         with _making(name, "cert-manager"):
             certificates.install(client)
-    if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, ExistingPrometheus):
+    if fleet.monitoring is not None and isinstance(fleet.monitoring.settings, ExistingPrometheus):
         with _making(name, "Prometheus"):
-            prometheus.install(client, fleet.monitoring.asked)
+            prometheus.install(client, fleet.monitoring.settings)
     if fleet.operator.existing:
         with _making(name, "GPU operator"):
             operator_to_adopt.install(client, fleet)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from infra.catalog import Gpu
-from infra.plan import ByoFleetPlan, ByoPoolPlan
+from infra.plan import ExistingFleetPlan, ExistingPoolPlan
 from kubeapi import JsonObject
 from rehearsal.clouds.core.machines import reserved_cpu_millis
 from rehearsal.clouds.core.node_object import KUBERNETES, NodeDetails, node_object
@@ -38,14 +38,14 @@ _SYSTEM: Final = _Size(vcpu=8, ram_gib=32)
 _GPU: Final = _Size(vcpu=32, ram_gib=256)
 
 
-def node_objects(fleet: ByoFleetPlan) -> Iterator[JsonObject]:
+def node_objects(fleet: ExistingFleetPlan) -> Iterator[JsonObject]:
     """Every node: those without GPUs first, then pool by pool."""
     for number in range(1, _SYSTEM_NODES + 1):
         yield _node(f"system-{number}", _SYSTEM)
     for pool in fleet.pools:
         for number in range(1, pool.nodes.min + 1):
             machine = _machine(pool, "" if fleet.operator.driver.enabled else _DRIVER)
-            yield _node(f"{pool.name}-{number}", _GPU, pool.select, machine)
+            yield _node(f"{pool.name}-{number}", _GPU, pool.settings.select, machine)
 
 
 def fake_key(gpu: Gpu) -> str:
@@ -90,7 +90,7 @@ def _node(
     )
 
 
-def _machine(pool: ByoPoolPlan, driver: str) -> Mapping[str, object]:
+def _machine(pool: ExistingPoolPlan, driver: str) -> Mapping[str, object]:
     """What the machine annotation says of the node's GPUs. driver: empty for none."""
     return {
         "cloud": "byo",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from apis.names import CLUSTER_POLICY_API, CLUSTER_POLICY_PLURAL, MIG_STATE_LABEL
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import Client, JsonObject
 from kubeapi.client import path_of
 from rehearsal.cluster.gpu_operator.labels import MIG_CAPABLE
@@ -41,7 +41,7 @@ _COUNT: Final = "nvidia.com/gpu.count"
 _COMMAND: Final = "kubectl patch clusterpolicies.nvidia.com "
 
 
-def install(client: Client, fleet: ByoFleetPlan) -> None:
+def install(client: Client, fleet: ExistingFleetPlan) -> None:
     """Returns when the operator is done with the nodes of all pools, none of which it partitions.
 
     Raises ApiError, Unreachable, and RehearsalError after four minutes.

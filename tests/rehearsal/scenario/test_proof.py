@@ -56,7 +56,7 @@ def planned(pool: str) -> desired_state.Desired:
         "node_pools": [{"name": pool, "nodes": {"count": 1}, **POOLS[pool]}],
     }
     (only,) = plan.read(json.dumps(raw), spec.Source("test", raw)).pools
-    return desired_state.parse(only.desired)
+    return desired_state.parse(only.offer.desired)
 
 
 def test_the_fleet_is_read_again_until_every_node_is_released(

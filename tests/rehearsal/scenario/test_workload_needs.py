@@ -23,7 +23,7 @@ def secrets() -> list[dict[str, Any]]:
 def test_a_class_of_volumes_that_a_cache_names_is_made() -> None:
     found = workload_needs.wanted(golden("vllm"))
     classes = [one for one in found if one["kind"] == "StorageClass"]
-    named = [one.asked.cache for one in golden("vllm").deployments]  # type: ignore[union-attr]
+    named = [one.workload.cache for one in golden("vllm").deployments]  # type: ignore[union-attr]
     assert [one["metadata"]["name"] for one in classes] == [
         cache.storage_class for cache in named if isinstance(cache, NewVolume)
     ]

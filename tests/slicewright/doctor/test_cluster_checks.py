@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra import plan, spec
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from slicewright.doctor.cluster_checks import (
     ClusterAnswers,
     DaemonSet,
@@ -23,7 +23,7 @@ from slicewright.doctor.findings import Finding, NotAnswered, Owned
 SILENT = NotAnswered(why="HTTP 403: forbidden")
 
 
-def fleet(**changed: Any) -> ByoFleetPlan:
+def fleet(**changed: Any) -> ExistingFleetPlan:
     raw: dict[str, Any] = {
         "cloud": "byo",
         "cluster": {"name": "lab", "context": "lab"},
@@ -39,7 +39,7 @@ def fleet(**changed: Any) -> ByoFleetPlan:
         **changed,
     }
     found = plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert isinstance(found, ByoFleetPlan)
+    assert isinstance(found, ExistingFleetPlan)
     return found
 
 
@@ -74,7 +74,7 @@ def answers(**changed: Any) -> ClusterAnswers:
 
 
 def wrong(
-    of: ByoFleetPlan | None = None, owned: dict[str, Owned] | None = None, **changed: Any
+    of: ExistingFleetPlan | None = None, owned: dict[str, Owned] | None = None, **changed: Any
 ) -> list[Finding]:
     found = findings(of or fleet(), answers(**changed), owned or {})
     return [finding for finding in found if finding.verdict != "ok"]

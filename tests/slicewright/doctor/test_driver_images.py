@@ -65,7 +65,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.shutdown()
 
 
-def byo(**operator: Any) -> plan.ByoFleetPlan:
+def byo(**operator: Any) -> plan.ExistingFleetPlan:
     pool = {"name": "a", "gpu": {"model": "A100-40", "count": 1}, "nodes": {"count": 1}}
     raw = {
         "cloud": "byo",
@@ -74,7 +74,7 @@ def byo(**operator: Any) -> plan.ByoFleetPlan:
         "node_pools": [pool],
     }
     found = plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert isinstance(found, plan.ByoFleetPlan)
+    assert isinstance(found, plan.ExistingFleetPlan)
     return found
 
 

@@ -137,7 +137,8 @@ def test_a_question_without_answer_is_never_a_pass(fleet: GkeFleetPlan, question
 
 def test_a_quota_that_the_region_does_not_show_is_never_a_pass(fleet: GkeFleetPlan) -> None:
     """H100 on demand: Compute Engine's API has no name for its quota."""
-    pool = dataclasses.replace(fleet.pools[0], capacity=OnDemand())
+    (pool,) = fleet.pools
+    pool = pool.with_settings(dataclasses.replace(pool.settings, capacity=OnDemand()))
     (found,) = of(dataclasses.replace(fleet, pools=(pool,)))
     assert (found.verdict, found.asked) == ("not asked", "quota NVIDIA_H100_GPUS in us-central1")
     assert found.remedy.startswith("gcloud beta quotas info list")

@@ -45,9 +45,9 @@ def pool(planned: plan.PoolPlan, *, verified: str, degraded: str, reason: str) -
         generation=1,
         created=0.0,
         selector={POOL_LABEL: planned.name},
-        layout_hash=planned.layout_hash,
+        layout_hash=planned.offer.layout_hash,
         fewest=1,
-        mig_config=planned.mig_config,
+        mig_config=planned.offer.mig_config,
         status={
             "conditions": [
                 {
@@ -77,12 +77,12 @@ def node(planned: plan.PoolPlan, said: Condition | None) -> Node:
         labels={
             POOL_LABEL: planned.name,
             "topology.kubernetes.io/zone": "us-central1-c",
-            "nvidia.com/mig.config": planned.mig_config or "",
+            "nvidia.com/mig.config": planned.offer.mig_config or "",
         },
         taint_keys=(),
         condition=said,
         leaving=False,
-        verified_layout=planned.mig_config or "",
+        verified_layout=planned.offer.mig_config or "",
     )
 
 

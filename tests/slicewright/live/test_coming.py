@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def planned() -> plan.PoolPlan:
     """eks-a100's pool, of up to three nodes."""
     (pool,) = plan.read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools
-    assert pool.mig_config is not None
+    assert pool.offer.mig_config is not None
     return replace(pool, nodes=plan.NodeCount(min=3, max=3, autoscaled=False))
 
 
@@ -84,7 +84,7 @@ def test_another_layout_says_the_order_the_pods_and_the_time(
     (rolling,) = ahead.rolling
     assert ahead == Coming(rolling=(rolling,))
     assert rolling.waves == (("n0",), ("n1",), ("n2",))
-    assert (rolling.before, rolling.after) == ("old", planned.mig_config)
+    assert (rolling.before, rolling.after) == ("old", planned.offer.mig_config)
     assert rolling.evicted == 2
     assert [(node, one.pod) for node, one in rolling.unevictable] == [("n1", "ai/c")]
     assert rolling.at_most_s == 3 * (3600 + 1800)
@@ -106,7 +106,7 @@ def test_the_policy_is_the_one_that_comes(planned: plan.PoolPlan, world: World) 
 
 
 def test_the_same_layout_is_nothing(planned: plan.PoolPlan, world: World) -> None:
-    world.pool = replace(world.pool, mig_config=planned.mig_config)
+    world.pool = replace(world.pool, mig_config=planned.offer.mig_config)
     assert coming([planned], _found(world, {}), world.now) == Coming()
     assert affected([planned], [world.pool], list(world.nodes.values())) == []
     assert section(Coming(), ["unread"]) == ""
@@ -115,15 +115,15 @@ def test_the_same_layout_is_nothing(planned: plan.PoolPlan, world: World) -> Non
 def test_another_driver_names_the_nodes_that_have_not_got_it(
     planned: plan.PoolPlan, world: World
 ) -> None:
-    world.pool = replace(world.pool, mig_config=planned.mig_config, driver="1.0.0")
+    world.pool = replace(world.pool, mig_config=planned.offer.mig_config, driver="1.0.0")
     world.offered = "1.0.0"
-    labels = {CONFIG: planned.mig_config or "", STATE: "success"}
+    labels = {CONFIG: planned.offer.mig_config or "", STATE: "success"}
     for name in world.nodes:
         world.loaded[name] = "2.0.0" if name == "n1" else "1.0.0"
         world.change(name, labels={**world.nodes[name].labels, **labels})
         world.cut[name] = "old"
         world.agent_reports(name)
-        world.reports[name] = replace(world.reports[name], layout_hash=planned.layout_hash)
+        world.reports[name] = replace(world.reports[name], layout_hash=planned.offer.layout_hash)
     pinned = replace(planned, driver_version="2.0.0")
     assert affected([pinned], [world.pool], list(world.nodes.values())) == ["n0", "n1", "n2"]
     ahead = coming([pinned], _found(world, {}), world.now)
@@ -139,16 +139,16 @@ def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(
     planned: plan.PoolPlan, world: World
 ) -> None:
     """With the file as it is nothing changes, and with the old layout in it no node does."""
-    assert planned.mig_config is not None
+    assert planned.offer.mig_config is not None
     for _ in range(2):
         world.passes()
-    world.wants(planned.mig_config)
-    world.asks(f"undo:{planned.mig_config}")
+    world.wants(planned.offer.mig_config)
+    world.asks(f"undo:{planned.offer.mig_config}")
     assert (world.pool.undone, world.pool.mig_config) == (True, "old")
     assert coming([planned], _found(world, {}), world.now) == Coming()
-    back = replace(planned, mig_config="old")
+    back = replace(planned, offer=replace(planned.offer, mig_config="old"))
     assert coming([back], _found(world, {}), world.now) == Coming()
-    third = replace(planned, mig_config="third")
+    third = replace(planned, offer=replace(planned.offer, mig_config="third"))
     (rolling,) = coming([third], _found(world, {}), world.now).rolling
     assert (rolling.before, rolling.after) == ("old", "third")
     assert rolling.waves == (("n0",), ("n1",), ("n2",))
@@ -157,7 +157,7 @@ def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(
 def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
     planned: plan.PoolPlan, world: World
 ) -> None:
-    world.pool = replace(world.pool, mig_config=planned.mig_config)
+    world.pool = replace(world.pool, mig_config=planned.offer.mig_config)
     fewer = replace(planned, nodes=plan.NodeCount(min=1, max=1, autoscaled=False))
     counts = {"n0": 4, "n1": 1, "n2": 2}
     pods = {node: tuple(_pod(f"p{n}", node) for n in range(c)) for node, c in counts.items()}
@@ -178,7 +178,7 @@ def test_where_the_limit_ends_no_node_none_is_said_to_go(
     fewer = replace(
         existing,
         name=planned.name,
-        mig_config="old",
+        offer=replace(existing.offer, mig_config="old"),
         nodes=plan.NodeCount(min=1, max=1, autoscaled=False),
     )
     assert coming([fewer], _found(world, {}), world.now) == Coming()

@@ -89,7 +89,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Itera
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": "agent", "namespace": "default"},
-                "data": {"desired.json": pool.desired},
+                "data": {"desired.json": pool.offer.desired},
                 "binaryData": {"agent.pyz": delivery.node_agent().base64},
             }
         )

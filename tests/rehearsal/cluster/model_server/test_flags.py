@@ -22,8 +22,8 @@ def test_what_the_product_passes_is_understood_whole() -> None:
     fleet = plan.read_file(golden)
     seen = {}
     for one in fleet.deployments:
-        assert isinstance(one.asked, VllmWorkload)
-        seen[one.name] = parse(vllm_args(one.asked), release="0.6.2")
+        assert isinstance(one.workload, VllmWorkload)
+        seen[one.name] = parse(vllm_args(one.workload), release="0.6.2")
     llm, large = seen["llm-deployment"], seen["large"]
     assert (llm.host, llm.port, llm.dtype) == ("0.0.0.0", 8000, "bfloat16")
     assert llm.names == ("mistralai/Mistral-Nemo-Instruct-2407",)

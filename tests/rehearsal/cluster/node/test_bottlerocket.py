@@ -45,8 +45,8 @@ def planned(machine: str, **pool: Any) -> plan.EksPoolPlan:
 
 def settings(pool: plan.EksPoolPlan) -> dict[str, Any]:
     """As the node reads them of its user data."""
-    assert pool.template is not None
-    return bottlerocket_gpus({"UserData": values.eks_user_data(pool.template)})
+    assert pool.settings.template is not None
+    return bottlerocket_gpus({"UserData": values.eks_user_data(pool.settings.template)})
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_a_node_boots_into_the_layout_that_the_pool_plans(gpu: str, profile: str
     pool = planned(MACHINES[gpu], partition={"mode": "native", "profile": profile})
     asked = settings_of(settings(pool))
     found = booted(state.new(gpu, 8, "580.159.03", "seed"), asked)
-    wanted = [(profile,) * pool.layouts[0][profile]] * 8
+    wanted = [(profile,) * pool.offer.layouts[0][profile]] * 8
     assert [one.profiles for one in found.gpus] == wanted
     counts = {name: len(ids) for name, ids in offered(found, asked).items()}
-    assert counts == pool.resources
+    assert counts == pool.offer.resources
 
 
 def test_every_model_that_bottlerocket_knows_was_tried() -> None:
@@ -78,7 +78,7 @@ def test_time_slicing_offers_replicas_under_the_planned_name(rename: bool) -> No
     asked = settings_of(settings(pool))
     found = booted(state.new("L4", 1, "580.159.03", "seed"), asked)
     counts = {name: len(ids) for name, ids in offered(found, asked).items()}
-    assert counts == {name: count for name, count in pool.resources.items() if count}
+    assert counts == {name: count for name, count in pool.offer.resources.items() if count}
 
 
 def test_whole_gpus_have_mig_turned_off() -> None:

@@ -98,15 +98,15 @@ def test_a_node_that_still_has_the_old_layout_outlives_a_restart_of_mig_manager(
     node = make_node(count=8)
     bus.listen(node.files.system_bus)
     old, new = _planned({"3g.40gb": 2}), _planned({"1g.10gb": 3})
-    assert old.mig_config
-    assert new.mig_config not in (None, old.mig_config)
+    assert old.offer.mig_config
+    assert new.offer.mig_config not in (None, old.offer.mig_config)
     with StubApi("n1") as api:
-        api.label({_CONFIG: old.mig_config})
+        api.label({_CONFIG: old.offer.mig_config})
         _start(node, api, values.as_yaml(values.mig_parted_config([old])))
         api.wait_for_states("pending", "success")
     launcher.stop(node.started.pop(), grace_s=5)
     with StubApi("n1") as api:
-        api.label({_CONFIG: old.mig_config})
+        api.label({_CONFIG: old.offer.mig_config})
         _start(node, api, values.as_yaml(values.mig_parted_config([new])))
         api.wait_for_states("success")
     assert state.load(node.files.silicon).gpus[0].profiles == ("3g.40gb", "3g.40gb")

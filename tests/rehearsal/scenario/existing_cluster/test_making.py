@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra import plan, spec
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import Client
 from rehearsal.host import processes
 from rehearsal.host.toolchain import Toolchain
@@ -23,7 +23,7 @@ NONE = Differences(of_operator=(), others=())
 
 
 @pytest.fixture(scope="module")
-def fleet() -> ByoFleetPlan:
+def fleet() -> ExistingFleetPlan:
     raw: dict[str, Any] = {
         "cloud": "byo",
         "cluster": {"name": "ours", "context": "admin@ours"},
@@ -37,13 +37,13 @@ def fleet() -> ByoFleetPlan:
         ],
     }
     found = plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert isinstance(found, ByoFleetPlan)
+    assert isinstance(found, ExistingFleetPlan)
     return found
 
 
 @pytest.fixture(scope="module")
 def environment(
-    toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory, fleet: ByoFleetPlan
+    toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory, fleet: ExistingFleetPlan
 ) -> Iterator[Environment]:
     made = environments.create(tmp_path_factory.mktemp("ours"), toolchain)
     existing_cluster.make(made, fleet)
@@ -85,7 +85,9 @@ def test_what_stays_in_it_is_listed(
     )
 
 
-def test_what_is_being_deleted_is_waited_for(environment: Environment, fleet: ByoFleetPlan) -> None:
+def test_what_is_being_deleted_is_waited_for(
+    environment: Environment, fleet: ExistingFleetPlan
+) -> None:
     """The API server keeps a namespace until its objects are gone."""
     client = Client.from_kubeconfig(environment.user_kubeconfig)
     client.delete("/api/v1/namespaces/default/serviceaccounts/left")

@@ -10,7 +10,7 @@ import pytest
 
 from apis.names import POOL_LABEL
 from infra import catalog, plan, spec
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from rehearsal.cluster.node import machine
 from rehearsal.cluster.silicon.models import models
 from rehearsal.scenario.environment import PROJECT
@@ -20,7 +20,7 @@ from rehearsal.scenario.existing_cluster.nodes import fake_key, node_objects
 @pytest.fixture
 def s4() -> Mapping[str, dict[str, Any]]:
     fleet = plan.read_file(PROJECT / "stacks" / "Pulumi.existing-a100-t4.yaml")
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     return {node["metadata"]["name"]: node for node in node_objects(fleet)}
 
 
@@ -31,7 +31,7 @@ def of(**pool: Any) -> list[dict[str, Any]]:
         "node_pools": [{"name": "p", "gpu": {"model": "T4", "count": 1}, **pool}],
     }
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     return [n for n in node_objects(fleet) if machine.ANNOTATION in n["metadata"]["annotations"]]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from apis import names
 from infra import plan
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 from rehearsal.scenario import existing_cluster
@@ -46,7 +46,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
             "startup_taint": "admission-policy",
         }
     fleet = plan.read_file(stack_file)
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     existing_cluster.make(environment, fleet)
     engine = Engine(environment, "existing-a100-t4", print)
     assert engine.init().code == 0

@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 import pytest
 
 from infra import plan
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import Client
 from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from rehearsal.cluster.node.root import NodeFiles
@@ -179,7 +179,7 @@ def run(
     assert changed == 1
     stack_file.write_text(text)
     fleet = plan.read_file(environment.stack_file(STACK))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     existing_cluster.make(environment, fleet)
     engine = Engine(environment, STACK, print)
     assert engine.init().code == 0

@@ -20,7 +20,7 @@ import yaml
 
 from apis.names import API_VERSION, NODE_CONDITION, POOL_LABEL, REPORT_PLURAL
 from infra import plan
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import Client
 from rehearsal.scenario import existing_cluster, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine
@@ -67,9 +67,9 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     return engine
 
 
-def fleet_of(environment: Environment) -> ByoFleetPlan:
+def fleet_of(environment: Environment) -> ExistingFleetPlan:
     fleet = plan.read_file(environment.stack_file("existing-a100-t4"))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     return fleet
 
 

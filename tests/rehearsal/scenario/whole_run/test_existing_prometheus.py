@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 
 from infra import plan
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import Client
 from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from rehearsal.scenario import existing_cluster
@@ -55,7 +55,7 @@ def engine(make_environment_with_prometheus: Callable[[str], Environment]) -> En
             "scrape_interval": "10s",
         }
     fleet = plan.read_file(stack_file)
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     existing_cluster.make(environment, fleet)
     engine = Engine(environment, STACK, print)
     assert engine.init().code == 0

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from infra import plan
-from infra.plan import ByoFleetPlan
+from infra.plan import ExistingFleetPlan
 from kubeapi import Client
 from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from rehearsal.cluster.model_server.triton import repository
@@ -73,7 +73,7 @@ class Run:
 def run(make_environment_with_triton: Callable[[str], Environment]) -> Run:
     environment = make_environment_with_triton(STACK)
     fleet = plan.read_file(environment.stack_file(STACK))
-    assert isinstance(fleet, ByoFleetPlan)
+    assert isinstance(fleet, ExistingFleetPlan)
     existing_cluster.make(environment, fleet)
     engine, said = Engine(environment, STACK, print), list[str]()
     assert engine.init().code == 0

@@ -1,0 +1,186 @@
+"""Finds the pool of a workload, and the devices of its nodes that each replica gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra import spec
+from infra.plan.findings import Checked, Stated, listed, nearest, refuse
+from infra.plan.model.deployments import Devices
+from infra.plan.model.nodes import WHOLE_GPU
+from infra.plan.model.pools import CloudSettings, GkeSettings, PoolPlan
+from infra.plan.partition.resource_names import resource_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedWorkload:
+    """A workload with the pool that it runs on, and the resource that its pods request."""
+
+    path: spec.Path
+    workload: spec.ServedWorkload
+    pool: PoolPlan
+    devices: Devices
+
+    @property
+    def resource(self) -> tuple[str, str]:
+        """Pool and resource. Workloads with the same compete for its devices."""
+        return self.pool.name, self.devices.resource
+
+    @property
+    def devices_per_replica(self) -> int:
+        match self.workload:
+            case spec.VllmWorkload():
+                return self.workload.tensor_parallel
+            case spec.ContainerWorkload():
+                return self.workload.gpus
+            case spec.TritonWorkload():
+                return 1
+
+    @property
+    def devices_per_node(self) -> int:
+        """Devices of the resource on one node, for all workloads."""
+        return self.pool.offer.resources[self.devices.resource]
+
+    @property
+    def offered(self) -> int:
+        """Devices of the resource on as many nodes as the pool may have."""
+        return self.devices_per_node * self.pool.nodes.max
+
+    @property
+    def most_devices(self) -> int:
+        """Devices of the greatest stated number of replicas, or of the least one if the greatest
+        depends on the partitions left.
+        """
+        scaled = self.workload.autoscaling
+        if scaled is None:
+            return self.workload.replicas * self.devices_per_replica
+        replicas = scaled.min if scaled.max == "partitions" else scaled.max
+        return replicas * self.devices_per_replica
+
+    @property
+    def first_replicas(self) -> int:
+        """The number of replicas when the workload is created."""
+        scaled = self.workload.autoscaling
+        return self.workload.replicas if scaled is None else scaled.min
+
+    @property
+    def room_on_a_node(self) -> int | None:
+        """Replicas that fit into one machine's processor and memory. None: unknown, or no limit."""
+        if not isinstance(self.pool.settings, CloudSettings):
+            return None
+        machine, requests = self.pool.settings.machine, self.workload.requests
+        by_cpu = [machine.vcpus // requests.cpu] if requests.cpu is not None else []
+        by_memory = (
+            [machine.memory_gib * 1024 // spec.mebibytes(requests.memory)]
+            if requests.memory is not None
+            else []
+        )
+        return min([*by_cpu, *by_memory], default=None)
+
+    @property
+    def room(self) -> int | None:
+        """Replicas that fit into processor and memory of as many nodes as the pool may have."""
+        return None if self.room_on_a_node is None else self.room_on_a_node * self.pool.nodes.max
+
+
+def place_workload(
+    workload: spec.ServedWorkload, path: spec.Path, pool: PoolPlan, stated: Stated
+) -> Checked[PlacedWorkload | None]:
+    """The workload on its pool. None if its resource is refused."""
+    at = (*path, "resource")
+    if not stated.has(at):
+        return None
+    base = yield from _base_resource(workload, at, pool)
+    if base is None:
+        return None
+    return PlacedWorkload(path=path, workload=workload, pool=pool, devices=_devices(base, pool))
+
+
+def pool_of(
+    workload: spec.ServedWorkload,
+    path: spec.Path,
+    stated_pools: Sequence[spec.GkePool | spec.EksPool | spec.ByoPool],
+    planned_pools: Mapping[str, PoolPlan],
+    stated: Stated,
+) -> Checked[PoolPlan | None]:
+    """The pool with the stated name. None if it is refused or could not be planned."""
+    at = (*path, "pool")
+    if not stated.has(at) or not stated.has_for_all(stated_pools, "name"):
+        return None
+    by_name = {pool.name: pool for pool in stated_pools}
+    if workload.pool not in by_name:
+        yield refuse(
+            at,
+            f"no pool is named {workload.pool}",
+            nearest(workload.pool, tuple(by_name)) if by_name else "add node_pools",
+        )
+        return None
+    if isinstance(by_name[workload.pool].sharing, spec.FractionalSharing):
+        yield refuse(
+            at,
+            f"the GPUs of {workload.pool} are shared by fractions, and workloads of kind "
+            f"{workload.kind} request whole devices",
+            "write the name of another pool, or a workload with gpu_share",
+        )
+        return None
+    return planned_pools.get(workload.pool)
+
+
+def _base_resource(
+    workload: spec.ServedWorkload, at: spec.Path, pool: PoolPlan
+) -> Checked[str | None]:
+    """The requested resource before sharing renames it: the stated one, or the pool's only one."""
+    offered = pool.offer.devices
+    short = sorted(name.removeprefix("nvidia.com/") for name in offered)
+    if workload.resource is None and len(offered) > 1:
+        yield refuse(
+            at,
+            f"is required: nodes of {pool.name} offer several resources",
+            f"write one of {listed(short)}",
+        )
+        return None
+    if workload.resource is None:
+        return next(iter(offered))
+    base = f"nvidia.com/{workload.resource.removeprefix('nvidia.com/')}"
+    if base in offered:
+        return base
+    why = ""
+    if base != WHOLE_GPU and isinstance(pool.settings, GkeSettings) and not pool.operated:
+        why = ": GKE advertises partitions as nvidia.com/gpu"
+    elif base == WHOLE_GPU:
+        why = ": all of its GPUs are partitioned"
+    yield refuse(
+        at,
+        f"nodes of {pool.name} offer no {base}{why}",
+        f"write {' or '.join(short)}, or name another pool",
+        "NVIDIA/k8s-device-plugin, internal/rm",
+    )
+    return None
+
+
+def _devices(base: str, pool: PoolPlan) -> Devices:
+    """The devices that pods get for a resource."""
+    shared = next((s for s in pool.offer.sharing if s.resource == base), None)
+    profiles = sorted(
+        {
+            profile
+            for layout in pool.offer.layouts
+            for profile in layout
+            if _advertised_as(profile, pool) == base
+        }
+    )
+    sizes = [pool.gpu.profiles[name].memory_mib for name in profiles] or [pool.gpu.memory_mib]
+    known_sizes = [size for size in sizes if size is not None]
+    return Devices(
+        resource=shared.advertised if shared else base,
+        profiles=tuple(profiles),
+        mib=min(known_sizes) if len(known_sizes) == len(sizes) else None,
+        sharers=shared.replicas if shared else 1,
+    )
+
+
+def _advertised_as(profile: str, pool: PoolPlan) -> str:
+    """A plugin with one resource for all devices advertises partitions as whole GPUs."""
+    resource = resource_of(profile)
+    return resource if resource in pool.offer.devices else WHOLE_GPU
