@@ -49,13 +49,13 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         match fleet:
             case plan.EksFleetPlan():
-                findings = asked.of_eks(fleet, file, stack)
+                findings = asked.check_eks(fleet, file, stack)
             case plan.GkeFleetPlan():
-                findings = asked.of_gke(fleet, file, stack)
+                findings = asked.check_gke(fleet, file, stack)
             case plan.ByoFleetPlan(cluster=None):
                 return _say(f"{names[0]} has hosts only: no account or cluster to check", BAD_INPUT)
             case plan.ByoFleetPlan():
-                findings = asked.of_cluster(fleet, stack)
+                findings = asked.check_cluster(fleet, stack)
     except CannotAsk as e:
         return _say(str(e), CANNOT_RUN)
     _show(findings, console)
@@ -77,7 +77,7 @@ def _show(findings: Sequence[Finding], console: Console) -> None:
             if finding.verdict != verdict:
                 continue
             line = Text(f"{verdict:<9}", _STYLES[verdict])
-            line.append(spec.plain(f"  {finding.asked}: {finding.found}"), "default")
+            line.append(spec.plain(f"  {finding.subject}: {finding.detail}"), "default")
             console.print(line, soft_wrap=True, highlight=False)
             if finding.remedy:
                 console.print(Text(f"{'':<9}  → {spec.plain(finding.remedy)}"), soft_wrap=True)

@@ -139,7 +139,7 @@ def _show(drift: Drift, console: Console) -> None:
         heals = list(dict.fromkeys(f.heal for f in drift.findings if f.heal))
         for finding in drift.findings:
             fixed_by = f"command {heals.index(finding.heal) + 1}" if finding.heal else "—"
-            cells = (finding.between.value, finding.where, finding.what, fixed_by)
+            cells = (finding.between.value, finding.where, finding.difference, fixed_by)
             table.add_row(*(Text(spec.plain(cell)) for cell in cells))
         console.print(table)
         # Below the table, so that they can be copied.

@@ -48,36 +48,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "workload", metavar="WORKLOAD", help="the workload's name in the stack file"
     )
-    how_often = parser.add_mutually_exclusive_group()
-    how_often.add_argument(
-        "--users",
-        type=_count,
-        metavar="N",
-        help=f"concurrent users, each with one request in flight (default: {_USERS})",
-    )
-    how_often.add_argument(
-        "--rate", type=_count, metavar="N", help="requests per second, regardless of answers"
-    )
-    parser.add_argument(
-        "--duration",
-        type=_duration,
-        default=30,
-        metavar="TIME",
-        help="length of the test, such as 5m (default: 30s)",
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--url",
-        action="append",
-        metavar="URL",
-        help="address of the servers, instead of the Service's load balancer; may be repeated",
-    )
-    where.add_argument(
-        "--pods",
-        action="store_true",
-        help="send to the pod address of each ready replica, and measure each replica; works "
-        "only on machines in the pod network",
-    )
+    _add_pace(parser)
+    _add_addresses(parser)
     parser.add_argument(
         "--model", metavar="NAME", help="name of the model (default: the workload's)"
     )
@@ -94,6 +66,42 @@ def add_parser(commands: Any) -> None:
     cluster_options.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="as JSON (docs/reference/load-json.md)")
     parser.set_defaults(run=_run)
+
+
+def _add_pace(parser: argparse.ArgumentParser) -> None:
+    pace = parser.add_mutually_exclusive_group()
+    pace.add_argument(
+        "--users",
+        type=_count,
+        metavar="N",
+        help=f"concurrent users, each with one request in flight (default: {_USERS})",
+    )
+    pace.add_argument(
+        "--rate", type=_count, metavar="N", help="requests per second, regardless of answers"
+    )
+    parser.add_argument(
+        "--duration",
+        type=_duration,
+        default=30,
+        metavar="TIME",
+        help="length of the test, such as 5m (default: 30s)",
+    )
+
+
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    addresses = parser.add_mutually_exclusive_group()
+    addresses.add_argument(
+        "--url",
+        action="append",
+        metavar="URL",
+        help="address of the servers, instead of the Service's load balancer; may be repeated",
+    )
+    addresses.add_argument(
+        "--pods",
+        action="store_true",
+        help="send to the pod address of each ready replica, and measure each replica; works "
+        "only on machines in the pod network",
+    )
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:

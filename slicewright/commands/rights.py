@@ -33,6 +33,24 @@ def add_parser(commands: Any) -> None:
         "roles create --file` reads it for GKE (docs/how-to/least-privilege.md).",
     )
     stack_files.add_arguments(parser)
+    _add_alternatives(parser)
+    parser.add_argument(
+        "--state",
+        action="store_true",
+        help="use the names of an EKS stack's roles from its Pulumi state: for a stack created "
+        "before role names included the stack's name",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="the document, and for each right its user, the reason and the source "
+        "(docs/reference/rights.md)",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _add_alternatives(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that print other rights than those of `pulumi up`."""
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--preview",
@@ -62,19 +80,6 @@ def add_parser(commands: Any) -> None:
         help="a read-only ClusterRole for `kubectl apply` instead, without Secrets: the rights in "
         "the cluster for previews of the stack and for `slicewright drift`",
     )
-    parser.add_argument(
-        "--state",
-        action="store_true",
-        help="use the names of an EKS stack's roles from its Pulumi state: for a stack created "
-        "before role names included the stack's name",
-    )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="the document, and for each right its user, the reason and the source "
-        "(docs/reference/rights.md)",
-    )
-    parser.set_defaults(run=_run)
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
@@ -93,15 +98,17 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
+    return _rights(fleet, name, parsed)
+
+
+def _rights(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) -> int:
     if parsed.preview_role:
         return _preview_role(fleet, name, parsed)
     if isinstance(fleet, plan.ByoFleetPlan):
-        print(
-            f"slicewright rights: {name}: its cluster or hosts already exist, so the program "
-            "calls no cloud API; in the cluster it has the rights of the kubeconfig",
-            file=sys.stderr,
+        return _refused(
+            f"{name}: its cluster or hosts already exist, so the program calls no cloud API; in "
+            "the cluster it has the rights of the kubeconfig"
         )
-        return BAD_INPUT
     if parsed.doctor:
         return _write(fleet, own_rights.document(fleet), own_rights.needs(fleet), parsed)
     if parsed.destroy:

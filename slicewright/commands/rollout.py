@@ -19,10 +19,10 @@ from slicewright.commands.status import exit_code, say, where
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, PROVEN
 from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.asks import VERBS, Ask, Refused, Verb, ask
-from slicewright.live.fleet import Fleet, PoolView, State
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.objects import POOL, UnreadObject, lines_of, pools
 from slicewright.live.text import lines, log_lines
+from slicewright.live.views import Fleet, PoolView, State
 
 _TRIES = 5
 """Attempts at a write, which fails if the controller has just written the pool's status."""

@@ -19,9 +19,9 @@ from slicewright.commands import cluster_options
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN
 from slicewright.live.access import Access, NoCluster
 from slicewright.live.as_json import as_json
-from slicewright.live.fleet import Fleet, State
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.text import lines, log_lines
+from slicewright.live.views import Fleet, State
 
 
 def add_parser(commands: Any) -> None:

@@ -46,7 +46,9 @@ def ask(fleet: ByoFleetPlan) -> ClusterAnswers:
         nodes=answer(lambda c: tuple(_node(raw) for raw in _all(c, "/api/v1/nodes"))),
         daemonsets=answer(
             lambda c: tuple(
-                found for raw in _all(c, "/apis/apps/v1/daemonsets") for found in _daemonset(raw)
+                daemonset
+                for raw in _all(c, "/apis/apps/v1/daemonsets")
+                for daemonset in _daemonset(raw)
             )
         ),
         operators=answer(_operators),
@@ -127,18 +129,18 @@ def _served(client: Client, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The APIServices that exist, each with the namespace of its Service."""
     for name in names:
         try:
-            found = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+            api_service = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
         except ApiError as e:
             if e.status != 404:
                 raise
             continue
-        yield name, ((found.get("spec") or {}).get("service") or {}).get("namespace", "")
+        yield name, ((api_service.get("spec") or {}).get("service") or {}).get("namespace", "")
 
 
 def _operators(client: Client) -> tuple[GpuOperator, ...]:
     """Returns no operators if the API server does not know their kind: none was ever installed."""
     try:
-        found: tuple[Any, ...] = _all(client, "/apis/nvidia.com/v1/clusterpolicies")
+        policies: tuple[Any, ...] = _all(client, "/apis/nvidia.com/v1/clusterpolicies")
     except ApiError as e:
         if e.status != 404:
             raise
@@ -150,7 +152,7 @@ def _operators(client: Client) -> tuple[GpuOperator, ...]:
                 "meta.helm.sh/release-namespace"
             ),
         )
-        for raw in found
+        for raw in policies
     )
 
 

@@ -76,33 +76,33 @@ class ClusterAnswers:
 def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
     """Namespaces that the stack creates -> the remedy if one exists already."""
     look = "see what is in it (kubectl get all -n {0}), and delete it"
-    found = {NAMESPACE: look.format(NAMESPACE)}
+    remedies = {NAMESPACE: look.format(NAMESPACE)}
     if not fleet.operator.existing:
-        found[fleet.operator.namespace] = "write another gpu_operator.namespace"
+        remedies[fleet.operator.namespace] = "write another gpu_operator.namespace"
     if fleet.monitoring is not None:
-        asked = fleet.monitoring.asked
-        if isinstance(asked, spec.PrometheusStack) and asked.create_namespace:
-            found[asked.namespace] = (
+        subject = fleet.monitoring.asked
+        if isinstance(subject, spec.PrometheusStack) and subject.create_namespace:
+            remedies[subject.namespace] = (
                 "write monitoring: {create_namespace: false}, or another namespace"
             )
     if isinstance(fleet.pod_autoscaling, KedaPlan) and not fleet.pod_autoscaling.existing:
-        found[fleet.pod_autoscaling.namespace] = "write another pod_autoscaling.namespace"
-    for one in fleet.deployments:
-        if one.asked.create_namespace and one.asked.namespace != "default":
-            found[one.asked.namespace] = "set create_namespace: false for its workloads"
-    return found
+        remedies[fleet.pod_autoscaling.namespace] = "write another pod_autoscaling.namespace"
+    for deployment in fleet.deployments:
+        if deployment.asked.create_namespace and deployment.asked.namespace != "default":
+            remedies[deployment.asked.namespace] = "set create_namespace: false for its workloads"
+    return remedies
 
 
 def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
     """CustomResourceDefinitions that must exist -> the key of the stack file that requires them."""
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, spec.ExistingPrometheus):
-        found[_MONITORS] = "monitoring.prometheus: existing"
+        keys[_MONITORS] = "monitoring.prometheus: existing"
     if isinstance(fleet.pod_autoscaling, KedaPlan) and fleet.pod_autoscaling.existing:
-        found[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"
+        keys[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"
     if isinstance(fleet.pod_autoscaling, AdapterPlan) and not fleet.pod_autoscaling.existing:
-        found[_CERTIFICATES] = "pod_autoscaling.by: prometheus-adapter, whose certificate it makes"
-    return found
+        keys[_CERTIFICATES] = "pod_autoscaling.by: prometheus-adapter, whose certificate it makes"
+    return keys
 
 
 def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
@@ -136,33 +136,33 @@ def findings(
 
 
 def _version(fleet: ByoFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
-    asked, found = "Kubernetes", ".".join(map(str, version))
+    subject, current = "Kubernetes", ".".join(map(str, version))
     if version < values.OLDEST_KUBERNETES:
         needed = ".".join(map(str, values.OLDEST_KUBERNETES))
         yield fails(
-            asked,
-            f"{found}, and the admission policies that guard the nodes need {needed}",
+            subject,
+            f"{current}, and the admission policies that guard the nodes need {needed}",
             "upgrade it",
         )
     elif fleet.startup_taint == "admission-policy" and version < _STARTUP_POLICIES:
         yield fails(
-            asked,
-            f"{found}, and startup_taint: admission-policy needs "
+            subject,
+            f"{current}, and startup_taint: admission-policy needs "
             f"{'.'.join(map(str, _STARTUP_POLICIES))}",
             "write startup_taint: registered, if the nodes register with the taint, or none",
         )
     else:
-        yield ok(asked, found)
+        yield ok(subject, current)
 
 
 def _administrator(answers: ClusterAnswers) -> Finding:
-    asked = f"rights in {answers.server}"
+    subject = f"rights in {answers.server}"
     if isinstance(answers.administrator, NotAnswered):
-        return not_asked(asked, answers.administrator)
+        return not_asked(subject, answers.administrator)
     if answers.administrator:
-        return ok(asked, "all")
+        return ok(subject, "all")
     return fails(
-        asked,
+        subject,
         "the context's user is not an administrator of the cluster, and the stack makes "
         "CustomResourceDefinitions, ClusterRoles and admission policies",
         "kubectl create clusterrolebinding slicewright-admin --clusterrole cluster-admin "
@@ -191,54 +191,54 @@ def _nodes(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
 
 def _of_pool(pool: ByoPoolPlan, selected: list[Node]) -> Finding:
     labels = ",".join(f"{k}={v}" for k, v in pool.select.items())
-    asked = f"nodes of pool {pool.name} ({labels})"
+    subject = f"nodes of pool {pool.name} ({labels})"
     ready = [node for node in selected if node.ready]
     if len(ready) < pool.nodes.min:
         silent = [node.name for node in selected if not node.ready]
         not_ready = f", and {', '.join(silent)} not Ready" if silent else ""
         return fails(
-            asked,
+            subject,
             f"{len(ready)} Ready{not_ready}; the pool has at least {pool.nodes.min}, and `up` "
             "waits for them",
             f"kubectl label node NODE {' '.join(labels.split(','))}, or write a smaller nodes.min",
         )
     if len(selected) > pool.nodes.max:
         return fails(
-            asked,
+            subject,
             f"{len(selected)}, and the pool has at most {pool.nodes.max}",
             "write a larger nodes.max, or a `select` that leaves some out",
         )
-    return ok(asked, f"{len(ready)} Ready")
+    return ok(subject, f"{len(ready)} Ready")
 
 
 def _operator(
     fleet: ByoFleetPlan, answer: Answer[tuple[GpuOperator, ...]], owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
-    asked = "GPU operator"
+    subject = "GPU operator"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
     elif fleet.operator.existing:
         if answer:
-            yield ok(asked, f"ClusterPolicy {answer[0].name} is there, as the stack file says")
+            yield ok(subject, f"ClusterPolicy {answer[0].name} is there, as the stack file says")
         else:
             yield fails(
-                asked,
+                subject,
                 "is not there, and the stack file says gpu_operator.existing: true",
                 "leave `existing` out: `up` then installs one",
             )
     elif not answer:
-        yield ok(asked, "none is there: `up` installs one")
+        yield ok(subject, "none is there: `up` installs one")
     elif (
         answer[0].release_namespace == fleet.operator.namespace
         and owned.get(fleet.operator.namespace) == "yes"
     ):
-        yield ok(asked, "is there, and this stack installed it")
+        yield ok(subject, "is there, and this stack installed it")
     else:
         where = (
             f" in namespace {answer[0].release_namespace}" if answer[0].release_namespace else ""
         )
         yield fails(
-            asked,
+            subject,
             f"one is installed{where} (ClusterPolicy {answer[0].name}), and a cluster can have "
             "only one",
             "write gpu_operator: {existing: true} to use it, or uninstall it"
@@ -253,18 +253,18 @@ def _place(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
     """
     if isinstance(answer, NotAnswered):
         return  # reported for the pools' nodes
-    asked = "a node for pods without GPUs"
+    subject = "a node for pods without GPUs"
     waiting = ["the fleet controller"]
     tolerated = {_CONTROL_PLANE}
     ready = [node for node in answer if node.ready]
     if not ready or any(not node.taints for node in ready):
-        yield ok(asked, "there is one" if ready else "said of the pools' nodes")
+        yield ok(subject, "there is one" if ready else "said of the pools' nodes")
         return
     if not fleet.operator.existing and not any(set(node.taints) <= tolerated for node in ready):
         waiting.append("NVIDIA's operator")
     named = "; ".join(f"{node.name}: {', '.join(node.taints)}" for node in ready[:3])
     yield fails(
-        asked,
+        subject,
         f"every Ready node has taints ({named}), so {' and '.join(waiting)} would stay Pending",
         "add a node without taints, or remove one's",
     )
@@ -275,24 +275,27 @@ def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
 
     Two of them would register the same resources, and the kubelet keeps the last.
     """
-    asked = "other device plugins of NVIDIA"
+    subject = "other device plugins of NVIDIA"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
         return
-    others = [
-        one
-        for one in answer
-        if not one.of_operator and one.pods and any(map(_is_device_plugin, one.images))
+    plugins = [
+        daemonset
+        for daemonset in answer
+        if not daemonset.of_operator
+        and daemonset.pods
+        and any(map(_is_device_plugin, daemonset.images))
     ]
-    for one in others:
+    for daemonset in plugins:
         yield fails(
-            asked,
-            f"DaemonSet {one.name} in namespace {one.namespace} is meant for {one.pods} nodes, and "
-            "registers the GPUs beside the operator's: the kubelet believes whichever came last",
-            f"kubectl delete daemonset {one.name} -n {one.namespace}",
+            subject,
+            f"DaemonSet {daemonset.name} in namespace {daemonset.namespace} runs on "
+            f"{daemonset.pods} nodes, and registers the same GPUs as the operator's device plugin: "
+            "the kubelet keeps the one that registered last",
+            f"kubectl delete daemonset {daemonset.name} -n {daemonset.namespace}",
         )
-    if not others:
-        yield ok(asked, "none")
+    if not plugins:
+        yield ok(subject, "none")
 
 
 def _feature_discovery(
@@ -301,28 +304,29 @@ def _feature_discovery(
     """Source: NVIDIA GPU operator docs, "Prerequisites": it must not be deployed twice."""
     if isinstance(answer, NotAnswered) or fleet.operator.existing:
         return  # reported for the device plugins
-    own = fleet.operator.namespace
-    others = [
-        one
-        for one in answer
-        if one.namespace != own and any(_FEATURE_DISCOVERY in image for image in one.images)
+    operator_namespace = fleet.operator.namespace
+    installed = [
+        daemonset
+        for daemonset in answer
+        if daemonset.namespace != operator_namespace
+        and any(_FEATURE_DISCOVERY in image for image in daemonset.images)
     ]
-    asked = "Node Feature Discovery"
-    if others and fleet.operator.nfd.enabled:
+    subject = "Node Feature Discovery"
+    if installed and fleet.operator.nfd.enabled:
         yield fails(
-            asked,
-            f"runs in namespace {others[0].namespace}, and the operator would bring another",
+            subject,
+            f"runs in namespace {installed[0].namespace}, and the operator would bring another",
             "write gpu_operator: {nfd: {enabled: false}}; its workers must tolerate the pools' "
             "taints",
         )
-    elif not others and not fleet.operator.nfd.enabled:
+    elif not installed and not fleet.operator.nfd.enabled:
         yield fails(
-            asked,
+            subject,
             "does not run, and the operator finds GPU nodes by its labels only",
             "leave gpu_operator.nfd.enabled out: the operator then brings it",
         )
     else:
-        yield ok(asked, "one" if others else "none: the operator brings it")
+        yield ok(subject, "one" if installed else "none: the operator brings it")
 
 
 def _namespaces(
@@ -332,14 +336,14 @@ def _namespaces(
         yield not_asked("namespaces", answer)
         return
     for name, instead in wanted_namespaces(fleet).items():
-        asked = f"namespace {name}"
+        subject = f"namespace {name}"
         if name not in answer:
-            yield ok(asked, "the name is free")
+            yield ok(subject, "the name is free")
         elif owned.get(name) == "yes":
-            yield ok(asked, "exists, and this stack made it")
+            yield ok(subject, "exists, and this stack made it")
         else:
             yield fails(
-                asked,
+                subject,
                 "exists already, and `up` would be refused: it makes this namespace",
                 instead + _unknown(owned.get(name)),
             )
@@ -351,14 +355,14 @@ def _unknown(owned: Owned | None) -> str:
 
 def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
     for name, key in wanted_definitions(fleet).items():
-        asked = f"CustomResourceDefinition {name}"
+        subject = f"CustomResourceDefinition {name}"
         if isinstance(answer, NotAnswered):
-            yield not_asked(asked, answer)
+            yield not_asked(subject, answer)
         elif name in answer:
-            yield ok(asked, "is there")
+            yield ok(subject, "is there")
         else:
             yield fails(
-                asked,
+                subject,
                 f"is not there, and the stack file says {key}",
                 "install what brings it first"
                 + ("" if name == _CERTIFICATES else ", or let the stack install it"),
@@ -367,22 +371,22 @@ def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterato
 
 def _apis(fleet: ByoFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Finding]:
     for name, ours in wanted_apis(fleet).items():
-        asked = f"APIService {name}"
+        subject = f"APIService {name}"
         if isinstance(answer, NotAnswered):
-            yield not_asked(asked, answer)
+            yield not_asked(subject, answer)
             continue
         has = answer.get(name)
         if ours is None and has is None:
             yield fails(
-                asked,
+                subject,
                 "is not there, and the stack file says pod_autoscaling.existing: true",
                 "leave existing out, and the stack makes an adapter",
             )
         elif ours is None or has in (None, ours):
-            yield ok(asked, "the name is free" if has is None else f"is served from {has}")
+            yield ok(subject, "the name is free" if has is None else f"is served from {has}")
         else:
             yield fails(
-                asked,
+                subject,
                 f"is served from namespace {has} already, and only one can serve it",
                 "write pod_autoscaling.existing: true and use that one, or take it away",
             )

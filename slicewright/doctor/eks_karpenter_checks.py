@@ -60,22 +60,22 @@ def karpenter_findings(
 
 def _of_version(fleet: EksFleetPlan, version: str | None) -> Iterator[Finding]:
     """Checks a plan that states no version: EKS's choice may be too new for Karpenter."""
-    karpenter, known = fleet.cluster.autoscaler, catalog.karpenter_release()
+    karpenter, release = fleet.cluster.autoscaler, catalog.karpenter_release()
     if (
         version is None
         or fleet.cluster.version is not None
         or not isinstance(karpenter, KarpenterPlan)
-        or karpenter.chart_version != known.chart
+        or karpenter.chart_version != release.chart
     ):
         return
-    asked = f"Karpenter {known.chart} with Kubernetes {version}, which EKS gives by default"
-    if _order(version) <= _order(known.newest_kubernetes):
-        yield ok(asked, f"it knows Kubernetes up to {known.newest_kubernetes}")
+    subject = f"Karpenter {release.chart} with Kubernetes {version}, which EKS gives by default"
+    if _order(version) <= _order(release.newest_kubernetes):
+        yield ok(subject, f"it knows Kubernetes up to {release.newest_kubernetes}")
     else:
         yield fails(
-            asked,
-            f"it knows Kubernetes up to {known.newest_kubernetes}",
-            f'write version: "{known.newest_kubernetes}" under cluster, or a later '
+            subject,
+            f"it knows Kubernetes up to {release.newest_kubernetes}",
+            f'write version: "{release.newest_kubernetes}" under cluster, or a later '
             "cluster.autoscaler.chart_version",
         )
 

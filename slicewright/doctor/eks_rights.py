@@ -57,7 +57,7 @@ class CallerRights:
     principal: str
     """ARN of the user or role whose policies were simulated."""
     refused: Answer[tuple[Refused, ...]]
-    asked: int
+    simulated: int
     """The number of different rights that were asked for."""
 
 
@@ -84,7 +84,7 @@ def requests(
     account: the account number. role_names: same as for `aws_policy`.
     """
     region = fleet.cluster.region
-    found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], set[str]] = {}
+    groups: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], set[str]] = {}
     policy = values.aws_policy(fleet, role_names=role_names, all_needed=True)
     for statement in policy["Statement"]:
         for action, context in product(statement["Action"], _contexts(statement)):
@@ -93,10 +93,10 @@ def requests(
             if "ec2:CreateAction" in context:
                 every["aws:RequestTag/Name"] = fleet.cluster.name
             resources = _resources(action, statement, context, account)
-            found.setdefault((resources, tuple(sorted(every.items()))), set()).add(action)
+            groups.setdefault((resources, tuple(sorted(every.items()))), set()).add(action)
     return tuple(
         Requests(actions=tuple(sorted(actions)), resources=resources, context=dict(context))
-        for (resources, context), actions in sorted(found.items())
+        for (resources, context), actions in sorted(groups.items())
     )
 
 
@@ -105,8 +105,8 @@ def _contexts(statement: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
     keys = {k: v for test in statement.get("Condition", {}).values() for k, v in test.items()}
     listed = [
         # A single name stands for all patterns of a tag.
-        [(key, _filled(value)) for value in (_several(wanted)[: 1 if "Tag/" in key else None])]
-        for key, wanted in keys.items()
+        [(key, _filled(value)) for value in (_several(patterns)[: 1 if "Tag/" in key else None])]
+        for key, patterns in keys.items()
     ]
     yield from (dict(chosen) for chosen in product(*listed))
 
@@ -123,9 +123,11 @@ def _resources(
     scope = catalog.aws_rights().scopes.get(action)
     service = context.get("iam:AWSServiceName")
     # A statement has the kinds of all its actions, but AWS checks each action against its own kind.
-    kept = [arn for arn in listed if scope is None or _kinds_of(arn) & {*_kinds(scope, context)}]
-    kept = [arn for arn in kept or listed if service is None or f"/{service}/" in arn]
-    return tuple(sorted(_owned(arn, account) for arn in kept))
+    relevant = [
+        arn for arn in listed if scope is None or _kinds_of(arn) & {*_kinds(scope, context)}
+    ]
+    relevant = [arn for arn in relevant or listed if service is None or f"/{service}/" in arn]
+    return tuple(sorted(_owned(arn, account) for arn in relevant))
 
 
 def _kinds(scope: Scope, context: Mapping[str, str]) -> Sequence[str]:
@@ -173,32 +175,32 @@ def _several(value: Any) -> list[str]:
 
 def findings(answer: Answer[CallerRights], *, account: str, rights: str) -> Iterator[Finding]:
     """rights: the command that prints this stack's policy."""
-    asked = "rights of this identity"
+    subject = "rights of this identity"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
         return
-    asked = f"rights of {answer.principal}"
+    subject = f"rights of {answer.principal}"
     if isinstance(answer.refused, NotAnswered):
-        yield not_asked(asked, answer.refused)
+        yield not_asked(subject, answer.refused)
         return
     unsure = {r.right: r for r in answer.refused if _open(r)}
     for why in ("policies", "denied", "boundary", "organization"):
         lacking = sorted({r.right for r in answer.refused if r.why == why and not _open(r)})
         if lacking:
             yield fails(
-                asked,
-                f"{_SAID[why]}: {', '.join(lacking)}",
+                subject,
+                f"{_REFUSALS[why]}: {', '.join(lacking)}",
                 _remedy(why, answer.principal, account, rights),
             )
             for right in lacking:
                 unsure.pop(right, None)
     for right, refused in sorted(unsure.items()):
-        yield not_asked(asked, NotAnswered(why=_why_open(right, refused)))
+        yield not_asked(subject, NotAnswered(why=_why_open(right, refused)))
     if not answer.refused:
-        yield ok(asked, f"all {answer.asked} that the stack needs, by IAM's policy simulator")
+        yield ok(subject, f"all {answer.simulated} that the stack needs, by IAM's policy simulator")
 
 
-_SAID: Final[Mapping[Why, str]] = {
+_REFUSALS: Final[Mapping[Why, str]] = {
     "policies": "no policy of it allows",
     "denied": "a policy of it denies",
     "boundary": "its permissions boundary does not allow",

@@ -47,26 +47,26 @@ def enforced(policy: Mapping[str, Any]) -> bool:
 
 
 def constraint_findings(
-    fleet: GkeFleetPlan, found: Mapping[str, Answer[bool]], *, project: str
+    fleet: GkeFleetPlan, answers: Mapping[str, Answer[bool]], *, project: str
 ) -> Iterator[Finding]:
-    """found: constraint -> whether it is enforced in the project."""
+    """answers: constraint -> whether it is enforced in the project."""
     needed = constraints_needed(fleet)
-    refusals = {answer for answer in found.values() if isinstance(answer, NotAnswered)}
-    if len(refusals) == 1 and not any(isinstance(answer, bool) for answer in found.values()):
+    refusals = {answer for answer in answers.values() if isinstance(answer, NotAnswered)}
+    if len(refusals) == 1 and not any(isinstance(answer, bool) for answer in answers.values()):
         # One line is enough if the same obstacle prevented all the questions.
         (refusal,) = refusals
-        asked = f"constraints {', '.join(needed)} of the organisation, in project {project}"
-        yield not_asked(asked, refusal)
+        subject = f"constraints {', '.join(needed)} of the organisation, in project {project}"
+        yield not_asked(subject, refusal)
         return
     for name in needed:
-        asked = f"constraint {name} of the organisation, in project {project}"
-        match found[name]:
+        subject = f"constraint {name} of the organisation, in project {project}"
+        match answers[name]:
             case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
+                yield not_asked(subject, refusal)
             case False:
-                yield ok(asked, "not enforced")
+                yield ok(subject, "not enforced")
             case True:
-                yield fails(asked, f"is enforced, and {_WHY[name]}", _remedy(name, project))
+                yield fails(subject, f"is enforced, and {_WHY[name]}", _remedy(name, project))
 
 
 def _remedy(name: str, project: str) -> str:

@@ -48,7 +48,7 @@ def tags(registry: str, repository: str) -> Answer[frozenset[str]]:
     """
     scheme = "http" if registry.partition(":")[0] in _LOOPBACK else "https"
     url = f"{scheme}://{registry}/v2/{repository}/tags/list"
-    found: set[str] = set()
+    names: set[str] = set()
     headers: Mapping[str, str] = {}
     try:
         for _ in range(_MOST_PAGES):
@@ -58,10 +58,10 @@ def tags(registry: str, repository: str) -> Answer[frozenset[str]]:
                 answer = _get(url, headers)
             if answer.status != 200:
                 raise _NoAnswer(f"{registry} answers with HTTP {answer.status}")
-            found |= {str(tag) for tag in _parsed(answer).get("tags") or ()}
+            names |= {str(tag) for tag in _parsed(answer).get("tags") or ()}
             following = _NEXT.search(answer.headers.get("link", ""))
             if following is None:
-                return frozenset(found)
+                return frozenset(names)
             url = _of_same_server(urljoin(url, following[1]), registry)
         raise _NoAnswer(f"{registry} has too many tags")
     except _NoAnswer as e:
@@ -110,7 +110,7 @@ def _processors(
 ) -> frozenset[str]:
     """base: the URL of the repository."""
     if "manifests" in manifest:
-        platforms = [one.get("platform") or {} for one in manifest["manifests"]]
+        platforms = [platform.get("platform") or {} for platform in manifest["manifests"]]
     else:
         digest = (manifest.get("config") or {}).get("digest", "")
         # Registries redirect to the content's storage, which needs no token.
@@ -119,9 +119,9 @@ def _processors(
             raise _NoAnswer("the registry does not give the image's configuration")
         platforms = [_parsed(answer)]
     return frozenset(
-        str(one["architecture"])
-        for one in platforms
-        if one.get("os") == "linux" and one.get("architecture") not in (None, "unknown")
+        str(platform["architecture"])
+        for platform in platforms
+        if platform.get("os") == "linux" and platform.get("architecture") not in (None, "unknown")
     )
 
 
@@ -146,11 +146,11 @@ def _token(refusal: urllib3.BaseHTTPResponse) -> str:
     safe = server.scheme == "https" or (server.hostname or "") in _LOOPBACK
     if not challenge.lower().startswith("bearer ") or not safe:
         raise _NoAnswer("the registry wants credentials")
-    asked = {name: value for name, value in fields.items() if name in ("scope", "service")}
+    query = {name: value for name, value in fields.items() if name in ("scope", "service")}
     joined = "&" if server.query else "?"
-    answer = _get(f"{realm}{joined}{urlencode(asked)}" if asked else realm, {})
-    given = _parsed(answer) if answer.status == 200 else {}
-    token = given.get("token") or given.get("access_token")
+    answer = _get(f"{realm}{joined}{urlencode(query)}" if query else realm, {})
+    reply = _parsed(answer) if answer.status == 200 else {}
+    token = reply.get("token") or reply.get("access_token")
     if not isinstance(token, str):
         raise _NoAnswer("the registry wants credentials")
     return token
@@ -165,11 +165,11 @@ def _of_same_server(url: str, registry: str) -> str:
 
 def _parsed(answer: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     try:
-        found = json.loads(answer.data)
+        content = json.loads(answer.data)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise _NoAnswer(
             "the registry answers with something else than JSON; is a proxy in the way?"
         )
-    return found
+    return content

@@ -18,7 +18,7 @@ from slicewright.drift.gpu_operator import Installed, is_adopted, policy_name
 from slicewright.live.objects import Kind, UnreadObject, check, readable, unread_object
 from slicewright.live.shapes import (
     Misfit,
-    both,
+    combined,
     fields,
     items,
     name,
@@ -36,7 +36,7 @@ _LARGEST_RELEASE: Final = 64 * 2**20
 _POLICY: Final = Kind(
     name="ClusterPolicy",
     shape=fields(
-        spec=both(
+        spec=combined(
             shallow,
             fields(
                 daemonsets=fields(tolerations=items(fields(key=text, operator=text, effect=text))),

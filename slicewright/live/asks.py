@@ -8,12 +8,12 @@ from typing import Final, Literal, assert_never
 
 from apis.gpu_pool.rollout_request import Asked, read_asked
 from apis.names import ROLLOUT_ANNOTATION
-from slicewright.live.fleet import PoolView, RolloutView
+from slicewright.live.views import PoolView, RolloutView
 from telemetry.plain import shortened
 
 Verb = Literal["pause", "resume", "abort", "undo"]
 VERBS: Final[tuple[Verb, ...]] = ("pause", "resume", "abort", "undo")
-_SHOWN = 6
+_MOST_NAMES = 6
 _LONGEST = 80
 
 
@@ -148,5 +148,5 @@ def _parted(rollout: RolloutView) -> tuple[list[str], list[str]]:
 
 
 def _names(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

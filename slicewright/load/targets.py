@@ -45,8 +45,8 @@ def given_targets(urls: list[str]) -> tuple[Target, ...]:
 
 
 def _bad(url: str) -> BadUrl:
-    shown = "(not shown: it may have a password)" if "@" in url else url
-    return BadUrl(f"--url {shown}: write it like http://203.0.113.7:8000")
+    address = "(not shown: it may have a password)" if "@" in url else url
+    return BadUrl(f"--url {address}: write it like http://203.0.113.7:8000")
 
 
 def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
@@ -83,10 +83,10 @@ def of_pods(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
     pods = client.get(
         f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{WORKLOAD_LABEL}={name}"
     )["items"]
-    found = [_of_pod(pod, workload) for pod in pods if _ready(pod)]
-    if not found:
+    replicas = [_of_pod(pod, workload) for pod in pods if _ready(pod)]
+    if not replicas:
         raise NoAddress(f"no replica of {namespace}/{name} is ready")
-    return tuple(sorted(found, key=lambda target: target.name))
+    return tuple(sorted(replicas, key=lambda target: target.name))
 
 
 def _of_pod(pod: dict[str, Any], workload: DeploymentPlan) -> Target:
@@ -106,7 +106,7 @@ def _ready(pod: dict[str, Any]) -> bool:
         "deletionTimestamp" not in pod["metadata"]
         and bool(status.get("podIP"))
         and any(
-            (one["type"], one["status"]) == ("Ready", "True")
-            for one in status.get("conditions") or ()
+            (condition["type"], condition["status"]) == ("Ready", "True")
+            for condition in status.get("conditions") or ()
         )
     )

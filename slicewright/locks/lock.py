@@ -52,13 +52,13 @@ class Judged:
 def read_lock(key: str, text: str | bytes) -> Lock:
     """Raises Unreadable."""
     try:
-        found = json.loads(text)
-        since = datetime.fromisoformat(str(found["timestamp"]))
+        content = json.loads(text)
+        since = datetime.fromisoformat(str(content["timestamp"]))
         lock = Lock(
             key=key,
-            pid=int(found["pid"]),
-            user=str(found["username"]),
-            host=str(found["hostname"]),
+            pid=int(content["pid"]),
+            user=str(content["username"]),
+            host=str(content["hostname"]),
             since=since,
         )
     except (ValueError, KeyError, TypeError) as e:

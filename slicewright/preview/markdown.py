@@ -25,16 +25,16 @@ _ERROR_LINES = 30
 
 def report(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> str:
     """Returns at most LONGEST characters. Sections at the end that do not fit are only counted."""
-    kept = []
+    parts = []
     length = 0
     sections = [section for section in _sections(stack, preview, guard, fleets) if section]
     for n, section in enumerate(sections):
         if length + len(section) > LONGEST - 200:
-            kept.append(f"*{_many(len(sections) - n, 'more section')} did not fit in here.*")
+            parts.append(f"*{_many(len(sections) - n, 'more section')} did not fit in here.*")
             break
-        kept.append(section)
+        parts.append(section)
         length += len(section) + 2
-    return "\n\n".join(kept) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def _sections(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> Iterator[str]:
@@ -64,16 +64,16 @@ def _heading(stack: str, preview: Preview) -> str:
     if preview.errors:
         return f"Preview of {_code(stack)}: failed"
     counts = {o: sum(1 for s in preview.steps if s.outcome is o) for o in Outcome}
-    said = [f"{count} {outcome.value}" for outcome, count in counts.items() if count]
-    return f"Preview of {_code(stack)}: {', '.join(said) or 'no changes'}"
+    totals = [f"{count} {outcome.value}" for outcome, count in counts.items() if count]
+    return f"Preview of {_code(stack)}: {', '.join(totals) or 'no changes'}"
 
 
 def _failed(preview: Preview) -> str:
     if not preview.errors:
         return ""
     lines = [line for error in preview.errors for line in plain_lines(error).split("\n")]
-    shown = fenced(lines[-_ERROR_LINES:])
-    return f"The preview failed, so that what follows is not all:\n\n{shown}"
+    excerpt = fenced(lines[-_ERROR_LINES:])
+    return f"The preview failed, so that what follows is not all:\n\n{excerpt}"
 
 
 def _verdict(guard: Guard) -> str:
@@ -140,7 +140,7 @@ def _losses(guard: Guard) -> str:
 
 def _what_ends(loss: Loss) -> str:
     if loss.nodes is None:
-        return loss.what
+        return loss.affected
     return f"{_many(loss.nodes, 'node')} and the pods on {'it' if loss.nodes == 1 else 'them'}"
 
 
@@ -156,9 +156,9 @@ def _resources(outcome: Outcome, steps: Sequence[Step]) -> str:
     if not steps:
         return ""
     rows = [(_code(s.name), _text(s.type), _differs(s)) for s in steps]
-    shown = table(("resource", "type", "fields"), rows, at_most=ROWS)
+    rows_table = table(("resource", "type", "fields"), rows, at_most=ROWS)
     title = f"{_many(len(steps), 'resource')} {outcome.value}"
-    return f"<details><summary>{title}</summary>\n\n{shown}\n\n</details>"
+    return f"<details><summary>{title}</summary>\n\n{rows_table}\n\n</details>"
 
 
 def _differs(step: Step) -> str:

@@ -118,17 +118,17 @@ _ROLE_TITLE_MAX: Final = 100
 
 def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
     if isinstance(fleet, GkeFleetPlan):
-        found = _GOOGLE
+        rights = _GOOGLE
     else:
         deletes = (*_AWS_DELETE_BY_TAG, "logs:DeleteLogGroup")
-        found = {
+        rights = {
             **dict.fromkeys(_AWS_READ, "read"),
             **dict.fromkeys(deletes, "delete"),
             **_PROFILES,
         }
     return tuple(
         Need(right=right, type=_TYPE, operation=operation, why=_WHY.get(right), source=_SOURCE)
-        for right, operation in sorted(found.items())
+        for right, operation in sorted(rights.items())
     )
 
 

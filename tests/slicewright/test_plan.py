@@ -395,14 +395,14 @@ def test_a_workload_is_shown_with_where_its_replicas_land(run: Any, tmp_path: Pa
     assert code == 0
     for part in (
         "workload ai/llm-deployment: 17 replicas of vllm on pool h100-partition-3g",
-        "each asks for   1 nvidia.com/gpu (3g.40gb); the pool offers up to 16, 1 Pending",
+        "each requests   1 nvidia.com/gpu (3g.40gb); the pool offers up to 16, 1 Pending",
         "each needs      26182 MiB of 36403 MiB usable: weights 23366, context 1280",
         "pods    [      a       ][      a       ]\n            a = llm-deployment",
         "lands on        a in the drawing of its pool: up to 16 replicas on a node",
         "workload default/large: 2 replicas of vllm on pool whole",
         "whole, for large",
         "lands on        up to 1 replica on a node",
-        "context not known",
+        "context unknown",
     ):
         assert part in out
     code, out, _ = run("plan", str(file), "--json")

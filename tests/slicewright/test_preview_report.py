@@ -153,7 +153,7 @@ def test_what_a_release_takes_with_it_is_named_by_its_chart(chart: str, said: st
     change = step("delete", "r", "kubernetes:helm.sh/v3:Release", old={"inputs": {"chart": chart}})
     preview = steps.read_preview(json.dumps({"steps": [change]}))
     (loss,) = losses.guard(preview, ()).open
-    assert said in loss.what
+    assert said in loss.affected
 
 
 def test_the_same_change_of_a_recreated_pool_is_acknowledged_again() -> None:

@@ -34,16 +34,16 @@ def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
     reserve(doctor)
     code, said = doctor("eks-a100", named(ONE))
     assert code == PROVEN, said
-    assert f"capacity reservation {ONE}: 1 instances, of which 1 are free" in said
+    assert f"capacity reservation {ONE}: 1 instances, 1 free" in said
 
 
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
         ({"instance_type": "p5.48xlarge"}, "is of p5.48xlarge"),
-        ({"zone": "euw1-az1"}, "is in eu-west-1c (euw1-az1), and the pool also in eu-west-1a"),
+        ({"zone": "euw1-az1"}, "is in eu-west-1c (euw1-az1), but the pool is also in eu-west-1a"),
         ({"state": "cancelled"}, "is cancelled"),
-        ({"taken": 1}, "1 instances, of which 0 are free; the stack's nodes are 1"),
+        ({"taken": 1}, "1 instances, 0 free; the stack needs 1"),
     ],
 )
 def test_what_is_wrong_with_a_reservation_is_named(
@@ -79,7 +79,7 @@ def test_a_resource_group_is_asked_for_its_reservations(doctor: Doctor) -> None:
     reserve(doctor, groups=[GROUP])
     code, said = doctor("eks-a100", named(GROUP))
     assert code == PROVEN, said
-    assert f"resource group {GROUP}: 1 instances, of which 1 are free" in said
+    assert f"resource group {GROUP}: 1 instances, 1 free" in said
     code, said = doctor("eks-a100", named(GROUP + "-other"))
     assert code == NOT_PROVEN
     assert f"resource group {GROUP}-other: the account has none of that name" in said

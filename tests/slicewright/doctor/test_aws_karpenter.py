@@ -70,4 +70,4 @@ def test_a_kubernetes_that_is_newer_than_karpenter_is_named() -> None:
     nothing = KarpenterAnswers(spot_role=None, queue=None)
     (found,) = karpenter_findings(fleet, "1.99", nothing)
     assert found.verdict == "fails"
-    assert found.asked.endswith("with Kubernetes 1.99, which EKS gives by default")
+    assert found.subject.endswith("with Kubernetes 1.99, which EKS gives by default")

@@ -101,8 +101,8 @@ def test_nothing_is_wrong_with_a_cluster_that_has_what_is_needed() -> None:
 def test_each_single_thing_wrong_is_named(changed: dict[str, Any], asked: str, said: str) -> None:
     (finding,) = wrong(**changed)
     assert finding.verdict == "fails"
-    assert finding.asked.startswith(asked)
-    assert said in finding.found
+    assert finding.subject.startswith(asked)
+    assert said in finding.detail
     assert finding.remedy
 
 
@@ -126,8 +126,8 @@ def test_a_cluster_in_which_no_node_takes_pods_without_gpus_is_named(
         for one, keys in zip((node("other", kind="cpu"), node()), taints, strict=True)
     )
     found = wrong(nodes=(other, gpu))
-    assert [one.asked for one in found] == (["a node for pods without GPUs"] if waiting else [])
-    assert all(waiting in one.found for one in found)
+    assert [one.subject for one in found] == (["a node for pods without GPUs"] if waiting else [])
+    assert all(waiting in one.detail for one in found)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_this_stack_made_may_be_there() -> None:
 def test_an_operator_to_adopt_must_be_there() -> None:
     adopts = fleet(gpu_operator={"existing": True})
     (finding,) = wrong(adopts)
-    assert "is not there" in finding.found
+    assert "is not there" in finding.detail
     assert wrong(adopts, operators=(CLUSTER_POLICY,)) == []
 
 
@@ -169,21 +169,21 @@ def test_a_node_of_two_pools_is_named() -> None:
     (pool,) = fleet().pools
     both = dataclasses.replace(fleet(), pools=(pool, dataclasses.replace(pool, name="h100")))
     (finding,) = wrong(both)
-    assert (finding.asked, finding.verdict) == ("node gpu-1", "fails")
-    assert "pools a100 and h100" in finding.found
+    assert (finding.subject, finding.verdict) == ("node gpu-1", "fails")
+    assert "pools a100 and h100" in finding.detail
 
 
 def test_the_policy_for_new_nodes_needs_a_newer_kubernetes() -> None:
     tainted = fleet(startup_taint="admission-policy")
     (finding,) = wrong(tainted, version=(1, 35))
-    assert "needs 1.36" in finding.found
+    assert "needs 1.36" in finding.detail
     assert wrong(tainted) == []
 
 
 def test_without_feature_discovery_of_its_own_the_operator_needs_one_that_is_there() -> None:
     without = fleet(gpu_operator={"nfd": {"enabled": False}})
     (finding,) = wrong(without)
-    assert finding.asked == "Node Feature Discovery"
+    assert finding.subject == "Node Feature Discovery"
     assert wrong(without, daemonsets=(NFD,)) == []
 
 
@@ -192,7 +192,7 @@ def test_kinds_of_a_prometheus_that_exists_must_be_there() -> None:
     watched = fleet(monitoring=existing)
     (name,) = wanted_definitions(watched)
     (finding,) = wrong(watched)
-    assert finding.asked == f"CustomResourceDefinition {name}"
+    assert finding.subject == f"CustomResourceDefinition {name}"
     assert wrong(watched, definitions=frozenset({name})) == []
 
 
@@ -219,8 +219,8 @@ def test_an_api_of_metrics_that_another_serves_is_named_before_it_is_taken() -> 
     assert wrong(by_keda) == []
     assert wrong(by_keda, apis={KEDAS: "keda"}) == [], "this stack's own"
     (finding,) = wrong(by_keda, apis={KEDAS: "datadog"})
-    assert finding.asked == f"APIService {KEDAS}"
-    assert "is served from namespace datadog already" in finding.found
+    assert finding.subject == f"APIService {KEDAS}"
+    assert "is served from namespace datadog already" in finding.detail
     adapter = {"by": "prometheus-adapter"}
     by_adapter = fleet(**SCALED, pod_autoscaling=adapter)
     assert wrong(by_adapter, definitions=CERT_MANAGER) == []
@@ -233,11 +233,11 @@ def test_an_adapter_that_the_stack_makes_needs_cert_manager_and_one_that_exists_
 ):
     by_adapter = fleet(**SCALED, pod_autoscaling={"by": "prometheus-adapter"})
     (finding,) = wrong(by_adapter)
-    assert finding.asked == "CustomResourceDefinition certificates.cert-manager.io"
+    assert finding.subject == "CustomResourceDefinition certificates.cert-manager.io"
     there = fleet(**SCALED, pod_autoscaling={"by": "prometheus-adapter", "existing": True})
     assert wrong(there, apis={ADAPTERS: "monitoring"}) == []
     (finding,) = wrong(there)
-    assert finding.asked == f"APIService {ADAPTERS}"
-    assert "is not there" in finding.found
+    assert finding.subject == f"APIService {ADAPTERS}"
+    assert "is not there" in finding.detail
     (unknown,) = wrong(there, apis=SILENT)
     assert unknown.verdict == "not asked"

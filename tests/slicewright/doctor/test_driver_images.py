@@ -125,7 +125,7 @@ def said(served: str, version: str) -> Finding:
 
 def test_a_version_with_an_image_is_there_and_another_fails(served: str) -> None:
     there = said(served, "580.126.20")
-    assert (there.verdict, there.found) == ("ok", "there, for rhel9.6, ubuntu24.04")
+    assert (there.verdict, there.detail) == ("ok", "there, for rhel9.6, ubuntu24.04")
     missing = said(served, "580.126")
     assert missing.verdict == "fails"
-    assert "no image of it for any system" in missing.found
+    assert "no image of it for any system" in missing.detail

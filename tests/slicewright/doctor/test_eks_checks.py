@@ -175,7 +175,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
     fleet: EksFleetPlan, wrong: dict[str, Any], asked: str, said: str, remedy: str
 ) -> None:
     (found,) = of(fleet, answers(**wrong))
-    assert (found.verdict, found.asked, found.found, found.remedy) == (
+    assert (found.verdict, found.subject, found.detail, found.remedy) == (
         "fails",
         asked,
         said,
@@ -185,7 +185,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
 
 def test_of_a_region_that_is_not_enabled_nothing_else_is_said(fleet: EksFleetPlan) -> None:
     (found,) = of(fleet, not_enabled(IDENTITY, "AuthFailure: not validated"))
-    assert (found.verdict, found.asked) == ("fails", "region eu-west-1")
+    assert (found.verdict, found.subject) == ("fails", "region eu-west-1")
     assert found.remedy == "aws account enable-region --region-name eu-west-1"
 
 
@@ -198,8 +198,8 @@ def test_a_question_without_answer_is_never_a_pass(fleet: EksFleetPlan, question
 
 def test_a_quota_without_answer_is_never_a_pass(fleet: EksFleetPlan) -> None:
     (found,) = of(fleet, answers(limits={"L-417A185B": SILENT}))
-    assert found.asked.startswith("quota L-417A185B")
-    assert found.found == "could not be asked: the right ec2:Something is missing"
+    assert found.subject.startswith("quota L-417A185B")
+    assert found.detail == "could not be asked: the right ec2:Something is missing"
 
 
 def test_a_cluster_that_this_stack_made_is_no_clash(fleet: EksFleetPlan) -> None:
@@ -211,7 +211,7 @@ def test_what_this_stack_runs_already_is_part_of_what_it_needs(fleet: EksFleetPl
     ours = Running(vcpus={"L-417A185B": 1536}, of_cluster={"L-417A185B": 96})
     assert of(fleet, answers(cluster=True, running=ours), "yes") == []
     (found,) = of(fleet, answers(running=ours))
-    assert found.found == "1536 vCPU, of which others use 1536; the stack's nodes have 96"
+    assert found.detail == "1536 vCPU, of which others use 1536; the stack's nodes have 96"
 
 
 def test_a_quota_that_the_stack_alone_exceeds_fails_though_nothing_is_known_of_others(
@@ -229,15 +229,15 @@ def test_nat_gateways_are_counted_in_each_zone_that_gets_one(fleet: EksFleetPlan
         ({"eu-west-1a": 5}, ["fails"]),
         (SILENT, ["not asked"]),
     ):
-        asked = answers(gateways=NatAnswers(limit=5.0, taken=taken))
+        asked = answers(gateways=NatAnswers(limit=5.0, usage=taken))
         assert [f.verdict for f in of(of_zones, asked)] == verdicts
-    assert of(of_zones, answers(gateways=NatAnswers(limit=5.0, taken={"eu-west-1a": 5}))) != []
+    assert of(of_zones, answers(gateways=NatAnswers(limit=5.0, usage={"eu-west-1a": 5}))) != []
 
 
 def test_without_pulumis_state_it_is_said_that_the_owner_is_unknown(fleet: EksFleetPlan) -> None:
     (found,) = of(fleet, answers(cluster=True), "unknown")
     assert found.verdict == "fails"
-    assert "whether this stack made it is not known" in found.found
+    assert "whether this stack made it is not known" in found.detail
 
 
 def test_the_vcpus_of_all_nodes_are_counted_by_quota(fleet: EksFleetPlan) -> None:

@@ -85,7 +85,7 @@ def test_one_that_is_not_named_is_not_asked_for() -> None:
 def test_a_reservation_that_fits_passes_with_its_numbers() -> None:
     (found,) = of(fleet_of(), THERE)
     assert found.verdict == "ok"
-    assert found.found == "2 machines, of which 0 are in use; the stack's nodes there are 2"
+    assert found.detail == "2 machines, 0 in use; the stack needs 2 there"
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_a_reservation_that_fits_passes_with_its_numbers() -> None:
             "is not for machines that name it: specificReservationRequired is off",
         ),
         ({"ready": False}, "is not ready"),
-        ({"in_use": 1}, "2 machines, of which 1 are in use; the stack's nodes there are 2"),
+        ({"in_use": 1}, "2 machines, 1 in use; the stack needs 2 there"),
     ],
 )
 def test_the_one_thing_that_is_wrong_is_named_alone(changed: dict[str, Any], said: str) -> None:
     (found,) = of(fleet_of(), dataclasses.replace(THERE, **changed))
-    assert (found.verdict, found.found) == ("fails", said)
-    assert found.asked == "reservation week in us-central1-a of project acme"
+    assert (found.verdict, found.detail) == ("fails", said)
+    assert found.subject == "reservation week in us-central1-a of project acme"
     assert found.remedy
 
 
@@ -130,7 +130,7 @@ def test_another_projects_reservation_must_be_shared_with_this_one() -> None:
     fleet = fleet_of("projects/shared/reservations/week")
     path = dataclasses.replace(HERE, project="shared")
     (found,) = of(fleet, THERE, path)
-    assert found.found == "is not shared with project acme"
+    assert found.detail == "is not shared with project acme"
     assert found.remedy.endswith("--project=shared --add-share-with=acme")
     (found,) = of(fleet, dataclasses.replace(THERE, shared_with=frozenset({"acme"})), path)
     assert found.verdict == "ok"
@@ -140,7 +140,7 @@ def test_another_projects_reservation_must_be_shared_with_this_one() -> None:
 
 def test_one_that_is_not_there_or_does_not_answer_never_passes() -> None:
     (found,) = of(fleet_of(), None)
-    assert (found.verdict, found.found) == ("fails", "does not exist")
+    assert (found.verdict, found.detail) == ("fails", "does not exist")
     (found,) = of(fleet_of(), SILENT)
     assert found.verdict == "not asked"
 
@@ -185,6 +185,6 @@ def test_a_key_that_cannot_encrypt_is_reported_with_the_command_that_repairs_it(
     key: Key | NotAnswered | None, verdict: str, said: str, remedy: str
 ) -> None:
     (found,) = key_findings(keys_needed(fleet_of()), {KEY: key}, key_remedies)
-    assert (found.verdict, found.found) == (verdict, said)
+    assert (found.verdict, found.detail) == (verdict, said)
     assert found.remedy.startswith(remedy)
-    assert found.asked == f"key {KEY} (cluster.kms_key)"
+    assert found.subject == f"key {KEY} (cluster.kms_key)"

@@ -112,7 +112,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
     fleet: GkeFleetPlan, wrong: dict[str, Any], asked: str, said: str, remedy: str
 ) -> None:
     (found,) = of(fleet, **wrong)
-    assert (found.verdict, found.asked, found.found, found.remedy) == (
+    assert (found.verdict, found.subject, found.detail, found.remedy) == (
         "fails",
         asked,
         said,
@@ -123,7 +123,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
 def test_each_zone_without_its_machine_is_named(fleet: GkeFleetPlan) -> None:
     for pair in machines_needed(fleet):
         (found,) = of(fleet, machines={**dict.fromkeys(machines_needed(fleet), True), pair: False})
-        assert (found.verdict, found.asked) == ("fails", f"{pair[1]} in {pair[0]}")
+        assert (found.verdict, found.subject) == ("fails", f"{pair[1]} in {pair[0]}")
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_each_zone_without_its_machine_is_named(fleet: GkeFleetPlan) -> None:
 def test_a_question_without_answer_is_never_a_pass(fleet: GkeFleetPlan, question: str) -> None:
     (found,) = of(fleet, **{question: SILENT})
     assert found.verdict == "not asked"
-    assert found.found == "could not be asked: the right x.y.get is missing"
+    assert found.detail == "could not be asked: the right x.y.get is missing"
 
 
 def test_a_quota_that_the_region_does_not_show_is_never_a_pass(fleet: GkeFleetPlan) -> None:
     """H100 on demand: Compute Engine's API has no name for its quota."""
     pool = dataclasses.replace(fleet.pools[0], capacity=OnDemand())
     (found,) = of(dataclasses.replace(fleet, pools=(pool,)))
-    assert (found.verdict, found.asked) == ("not asked", "quota NVIDIA_H100_GPUS in us-central1")
+    assert (found.verdict, found.subject) == ("not asked", "quota NVIDIA_H100_GPUS in us-central1")
     assert found.remedy.startswith("gcloud beta quotas info list")
 
 
@@ -185,8 +185,8 @@ def test_a_large_quota_is_written_to_the_last_digit(
 ) -> None:
     given = answers(fleet, quotas={**AMPLE, "CPUS": Quota(limit=limit, usage=1)})
     found = findings(fleet, given, cluster_owned="no", account_owned="no")
-    (cpus,) = (f for f in found if "CPUS in" in f.asked)
-    assert cpus.found.startswith(said)
+    (cpus,) = (f for f in found if "CPUS in" in f.subject)
+    assert cpus.detail.startswith(said)
 
 
 def test_every_boot_disk_that_a_stack_file_can_name_has_its_quota() -> None:
@@ -204,7 +204,7 @@ def test_a_subnet_of_another_vpc_fails(fleet: GkeFleetPlan) -> None:
     other = Subnet(vpc="projects/acme/global/networks/net", ranges={})
     (found,) = of(in_a_network(fleet, project="host"), shared_by="host", subnet=other)
     assert found.verdict == "fails"
-    assert found.found == "belongs to VPC projects/acme/global/networks/net, not to net"
+    assert found.detail == "belongs to VPC projects/acme/global/networks/net, not to net"
 
 
 @pytest.mark.parametrize(
@@ -221,13 +221,13 @@ def test_a_vpc_is_shared_by_the_project_that_owns_it(
     ranges = {"pods": "10.68.0.0/14", "services": "10.72.0.0/20"}
     subnet = Subnet(vpc="projects/host/global/networks/net", ranges=ranges)
     (found,) = of(in_a_network(fleet, project="host"), shared_by=host, subnet=subnet)
-    assert (found.verdict, found.found) == (verdict, said)
+    assert (found.verdict, found.detail) == (verdict, said)
 
 
 def test_a_host_project_that_does_not_answer_never_passes(fleet: GkeFleetPlan) -> None:
     (found,) = of(in_a_network(fleet, project="host"), shared_by="host", subnet=SILENT)
     assert found.verdict == "not asked"
-    assert found.asked == "subnet sub in us-central1 of project host"
+    assert found.subject == "subnet sub in us-central1 of project host"
 
 
 def with_networks_for_gpus(fleet: GkeFleetPlan, *, exist: bool) -> GkeFleetPlan:
@@ -255,7 +255,7 @@ def test_a_subnet_for_gpus_that_is_not_as_named_is_named(
 ) -> None:
     there = with_networks_for_gpus(fleet, exist=True)
     (found,) = of(there, gpu_subnets={"nodes-0": subnet})
-    assert "subnet nodes-0 in us-central1 (cluster.gpu_networks)" in found.asked
-    assert said in found.found
+    assert "subnet nodes-0 in us-central1 (cluster.gpu_networks)" in found.subject
+    assert said in found.detail
     right = Subnet(vpc="projects/acme/global/networks/gpu-0", ranges={})
     assert of(there, gpu_subnets={"nodes-0": right}) == []

@@ -61,7 +61,7 @@ def test_one_refusal_of_all_is_one_line() -> None:
     answers = dict.fromkeys(constraints_needed(fleet), NotAnswered(why="the API is off"))
     (found,) = constraint_findings(fleet, answers, project="acme")
     assert found.verdict == "not asked"
-    assert "compute.requireShieldedVm, iam.disableServiceAccountCreation" in found.asked
+    assert "compute.requireShieldedVm, iam.disableServiceAccountCreation" in found.subject
 
 
 def test_each_answer_is_a_line_with_what_mends_it() -> None:

@@ -38,7 +38,7 @@ def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
         ({"zone": "us-central1-a"}, "of project acme: does not exist"),
         ({"machine_type": "a3-megagpu-8g"}, "is of a3-megagpu-8g, and the nodes of pool"),
         ({"specific": False}, "specificReservationRequired is off"),
-        ({"taken": 1}, "1 machines, of which 1 are in use; the stack's nodes there are 1"),
+        ({"taken": 1}, "1 machines, 1 in use; the stack needs 1 there"),
     ],
 )
 def test_what_is_wrong_with_a_reservation_is_named(

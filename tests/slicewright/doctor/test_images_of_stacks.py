@@ -136,9 +136,9 @@ def test_an_image_that_is_not_there_or_not_for_a_processor_fails() -> None:
     assert (missing.verdict, missing.remedy) == ("fails", "correct image, or copy the image there")
     (other,) = image_findings(own, frozenset({"amd64"}))
     assert other.verdict == "fails"
-    assert other.found == "is there for amd64, and nodes of the stack have arm64"
+    assert other.detail == "is there for amd64, and nodes of the stack have arm64"
     (there,) = image_findings(own, frozenset({"amd64", "arm64"}))
-    assert (there.verdict, there.asked) == ("ok", "image docker.io/team/python:1 in docker.io")
+    assert (there.verdict, there.subject) == ("ok", "image docker.io/team/python:1 in docker.io")
 
 
 def test_what_wants_a_login_is_not_seen_and_says_whose_it_is() -> None:

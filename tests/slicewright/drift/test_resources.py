@@ -36,7 +36,7 @@ def test_a_value_that_the_cloud_has_changed_is_shown_with_both() -> None:
         Finding(
             between=Between.CLOUD,
             where=WHERE,
-            what="nodeCount: 2 → 1",
+            difference="nodeCount: 2 → 1",
             heal="pulumi up --refresh --stack dev",
         )
     ]
@@ -59,7 +59,7 @@ def test_what_is_missing_is_said_of_the_side_that_lacks_it(
 ) -> None:
     found = preview({"op": op, "oldState": {"id": "i"}})
     ((cloud,), _), ((program,), _) = cloud_drift(found, "dev"), program_drift(found, "dev")
-    assert (cloud.what, program.what) == (of_cloud, of_program)
+    assert (cloud.difference, program.difference) == (of_cloud, of_program)
     assert program.heal == "pulumi up --stack dev"
 
 
@@ -97,13 +97,13 @@ def test_neither_secrets_nor_whole_objects_are_shown() -> None:
         "newState": {"inputs": {"nodeCount": {**secret, "ciphertext": "v1:def"}}},
     }
     ((finding,), _) = program_drift(preview(step), "dev")
-    assert finding.what == "nodeCount: … → …"
+    assert finding.difference == "nodeCount: … → …"
 
 
 def test_of_many_fields_the_first_are_named() -> None:
     differs = {f"f{n}": {"kind": "update"} for n in range(9)}
     ((finding,), _) = program_drift(preview({"op": "update", "detailedDiff": differs}), "dev")
-    assert finding.what == "f0; f1; f2; f3; f4; f5; and 3 more"
+    assert finding.difference == "f0; f1; f2; f3; f4; f5; and 3 more"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from infra import plan
 from infra.plan import FleetPlan
 from slicewright.drift.findings import Between
 from slicewright.drift.silicon import silicon_drift
-from slicewright.live.reading import Found
+from slicewright.live.reading import ClusterObjects
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 NOW = 1000.0
@@ -84,7 +84,7 @@ def node(planned: plan.PoolPlan, said: Condition | None) -> Node:
     )
 
 
-def found(stack: str, said: Condition | None, **more: Any) -> Found:
+def found(stack: str, said: Condition | None, **more: Any) -> ClusterObjects:
     (planned,) = fleet(stack).pools
     ok = said is not None and said.status == "True"
     settles = said is not None and said.status == "Unknown"
@@ -106,7 +106,7 @@ def found(stack: str, said: Condition | None, **more: Any) -> Found:
         "controller": 1,
         "unread": (),
     }
-    return Found(**(facts | more))
+    return ClusterObjects(**(facts | more))
 
 
 @pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
@@ -131,7 +131,7 @@ def test_another_layout_is_healed_by_who_partitions_the_node(stack: str, heal: s
     (finding,), unseen = silicon_drift(seen, fleet(stack), stack, NOW)
     assert unseen == []
     assert (finding.between, finding.where) == (Between.SILICON, "node n0")
-    assert finding.what == "WrongLayout: why: WrongLayout"
+    assert finding.difference == "WrongLayout: why: WrongLayout"
     assert finding.heal == heal
 
 

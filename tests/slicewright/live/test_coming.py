@@ -15,7 +15,7 @@ from fleet_controller.objects.state import Pool
 from infra import plan
 from slicewright.live.coming import Coming, End, affected, coming, longest_turn_s
 from slicewright.live.objects import UnreadObject
-from slicewright.live.reading import Found
+from slicewright.live.reading import ClusterObjects
 from slicewright.preview.living import section, span
 from tests.fleet_controller.rollout_world import START, World
 
@@ -58,8 +58,8 @@ def _pod(name: str, node: str, *, owner: bool = True) -> dict[str, Any]:
     }
 
 
-def _found(world: World, pods: dict[str, tuple[Any, ...]]) -> Found:
-    return Found(
+def _found(world: World, pods: dict[str, tuple[Any, ...]]) -> ClusterObjects:
+    return ClusterObjects(
         pools=(world.pool,),
         most={world.pool.name: 3},
         nodes=tuple(world.nodes.values()),

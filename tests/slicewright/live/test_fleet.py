@@ -17,9 +17,10 @@ from fleet_controller.rollout.node_change import FAILED_S
 from slicewright.commands.status import exit_code
 from slicewright.exit_codes import DEGRADED, NOT_PROVEN, PROVEN
 from slicewright.live.asks import Refused, ask
-from slicewright.live.fleet import Fleet, PoolView, State, fleet_of
-from slicewright.live.reading import Found
+from slicewright.live.fleet import fleet_of
+from slicewright.live.reading import ClusterObjects
 from slicewright.live.text import lines, log_lines
+from slicewright.live.views import Fleet, PoolView, State
 from tests.fleet_controller.rollout_world import START, World
 from tests.slicewright.live.hostile import budget, pod
 
@@ -52,7 +53,7 @@ def _settle(world: World, passes: int = 3) -> None:
         world.now += 1
 
 
-def _found(world: World, **more: Any) -> Found:
+def _found(world: World, **more: Any) -> ClusterObjects:
     facts: dict[str, Any] = {
         "pools": (world.pool,),
         "most": {world.pool.name: 3},
@@ -64,7 +65,7 @@ def _found(world: World, **more: Any) -> Found:
         "controller": 1,
         "unread": (),
     }
-    return Found(**{**facts, **more})
+    return ClusterObjects(**{**facts, **more})
 
 
 def _seen(world: World, **more: Any) -> Fleet:

@@ -23,10 +23,11 @@ from slicewright.live import shapes
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import VERBS, Refused, Verb
 from slicewright.live.coming import affected, coming
-from slicewright.live.fleet import Fleet, fleet_of
+from slicewright.live.fleet import fleet_of
 from slicewright.live.looking import CannotLook
 from slicewright.live.reading import read
 from slicewright.live.text import lines, log_lines
+from slicewright.live.views import Fleet
 from slicewright.preview.escaping import text
 from slicewright.preview.living import section
 from tests.nasty import obeyed

@@ -10,7 +10,7 @@ from apis.names import POOL_LABEL
 from kubeapi import ApiError, Client, Unreachable
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
-from slicewright.live.reading import Found, NotInstalled, drained, read
+from slicewright.live.reading import ClusterObjects, NotInstalled, drained, read
 
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
 REPORTS = "/apis/slicewright.io/v1alpha1/gpunodereports"
@@ -76,7 +76,7 @@ class Server:
         more = str(start + 2) if start + 2 < len(items) else ""
         return {"items": items[start : start + 2], "metadata": {"continue": more}}
 
-    def found(self, *nodes: str) -> Found:
+    def found(self, *nodes: str) -> ClusterObjects:
         return read(cast("Client", self), pods_of=lambda *_: nodes)
 
 

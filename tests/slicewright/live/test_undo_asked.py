@@ -11,8 +11,9 @@ from slicewright.commands.status import exit_code
 from slicewright.exit_codes import NOT_PROVEN
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import Refused, ask
-from slicewright.live.fleet import Fleet, PoolView, State, fleet_of
-from slicewright.live.reading import Found
+from slicewright.live.fleet import fleet_of
+from slicewright.live.reading import ClusterObjects
+from slicewright.live.views import Fleet, PoolView, State
 from tests.fleet_controller.rollout_world import START, World
 
 
@@ -49,7 +50,7 @@ def minutes(world: World, count: int) -> None:
 
 
 def fleet(world: World) -> Fleet:
-    found = Found(
+    found = ClusterObjects(
         pools=(world.pool,),
         most={"p": 3},
         nodes=tuple(world.nodes.values()),

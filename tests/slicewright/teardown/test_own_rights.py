@@ -51,7 +51,7 @@ def swept(
     teardown = world.teardown(all_of_it)
     looked = teardown.look()
     before = len(call_log.read(tmp_path))
-    sweep = Sweep(world.account, teardown._permission(shown=shown_in(looked)))
+    sweep = Sweep(world.account, teardown._permission(listed=shown_in(looked)))
     life = Life(networks=frozenset({"projects/acme/global/networks/net"}))
     clock = world.clocks.clock
     report = sweep.until_clean(life, wait_s=60.0, clock=clock.now, sleep=clock.sleep)

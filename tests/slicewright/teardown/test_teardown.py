@@ -78,8 +78,8 @@ def test_snapshots_and_addresses_go_with_the_disks(
     use(world, policy="Retain")
     use_more(world)
     kept = run(world, replace(FAST, disks="keep"))
-    assert {one.kind for one in kept.left} == {"disk", "snapshot"}
-    assert all(one.held.startswith("kept") for one in kept.left)
+    assert {one.kind for one in kept.leftovers} == {"disk", "snapshot"}
+    assert all(one.held.startswith("kept") for one in kept.leftovers)
     gone = run(world, replace(FAST, disks="delete"))
     assert {one.kind for one in gone.deleted} == {"disk", "snapshot"}
     assert gone.clean
@@ -163,8 +163,8 @@ def test_an_unreachable_cluster_is_no_reason_to_go_on_unasked(world: World) -> N
     report = run(world, replace(FAST, unreachable=True))
     assert world.pulumi.without_cluster
     # Nobody knows whether that disk is to be kept.
-    assert [one.kind for one in report.left] == ["disk"]
-    assert "--disks delete" in report.left[0].held
+    assert [one.kind for one in report.leftovers] == ["disk"]
+    assert "--disks delete" in report.leftovers[0].held
     assert run(world, replace(FAST, unreachable=True, disks="delete")).clean
     assert world.inventory() == {}
 
@@ -195,7 +195,7 @@ def test_a_stack_that_is_half_deleted_is_finished(world: World) -> None:
     """Plain `pulumi destroy` has deleted the cluster, and failed."""
     world.pulumi.destroy(without_cluster=False, show=print, meanwhile=lambda: None)
     looked = world.teardown().look()
-    assert looked.left
+    assert looked.leftovers
     assert looked.obstacles == ()
     # When the cluster was made, nobody knows any more.
     report = run(world, replace(FAST, disks="delete", logs="delete"))
@@ -241,7 +241,7 @@ def test_disks_that_are_to_be_kept_are_asked_about_and_kept(on_eks: World) -> No
         run(on_eks)
     report = run(on_eks, replace(FAST, disks="keep"))
     assert not report.clean
-    assert [one.id for one in report.left] == [EBS["volumeHandle"]]
+    assert [one.id for one in report.leftovers] == [EBS["volumeHandle"]]
     assert [*on_eks.inventory()] == ["ec2.volume"]
 
 
