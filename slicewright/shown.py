@@ -104,11 +104,11 @@ def _request(deployment: plan.DeploymentPlan) -> str:
     """Describes the devices of a replica, and the devices that the pool has for all of them."""
     profiles = f" ({' or '.join(deployment.profiles)})" if deployment.profiles else ""
     used = deployment.wanted - deployment.most * deployment.devices
-    others = f", {used} of them used by other workloads" if used else ""
+    elsewhere = f", {used} of them used by other workloads" if used else ""
     waiting = f", {deployment.pending} Pending" if deployment.pending else ""
     return (
         f"{deployment.devices} {deployment.resource}{profiles}; the pool offers up to "
-        f"{deployment.offered}{others}{waiting}"
+        f"{deployment.offered}{elsewhere}{waiting}"
     )
 
 

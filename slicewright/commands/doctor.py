@@ -84,7 +84,7 @@ def _show(findings: Sequence[Finding], console: Console) -> None:
     count = {v: sum(f.verdict == v for f in findings) for v in _STYLES}
     not_seen = f"{count['not seen']} not seen, " if count["not seen"] else ""
     console.print(
-        f"{count['fails']} would fail, {count['not asked']} could not be asked, {not_seen}"
+        f"{count['fails']} would fail, {count['not asked']} could not be checked, {not_seen}"
         f"{count['ok']} ok",
         highlight=False,
     )

@@ -64,7 +64,7 @@ def check_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Findin
         return [
             fails(
                 "gcp:project",
-                "is not in the stack's configuration, and `pulumi up` requires it",
+                "is not set in the stack's configuration, but `pulumi up` requires it",
                 f"pulumi config set gcp:project PROJECT{of_stack}",
             )
         ]

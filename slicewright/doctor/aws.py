@@ -90,7 +90,7 @@ class _Account(AwsSession):
         except self.errors.ClientError as e:
             raise CannotAsk(f"AWS refuses the credentials: {error_text(e)}; {LOGIN}") from None
         except self.errors.BotoCoreError as e:
-            raise CannotAsk(f"AWS cannot be asked who you are: {e}; {LOGIN}") from None
+            raise CannotAsk(f"cannot look up the caller's identity in AWS: {e}; {LOGIN}") from None
         return Identity(account=caller["Account"], arn=caller["Arn"])
 
     def zones(self) -> Answer[tuple[Zone, ...]]:

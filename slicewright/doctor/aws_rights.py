@@ -45,7 +45,7 @@ def ask_rights(
     )
     if isinstance(refused, NotAnswered):
         refused = NotAnswered(
-            why=f"{refused.why}; whether rights are missing is not known", remedy=refused.remedy
+            why=f"{refused.why}; it is unknown whether rights are missing", remedy=refused.remedy
         )
     simulated = len({action for group in every for action in group.actions})
     return CallerRights(principal=principal, refused=refused, simulated=simulated)
@@ -61,8 +61,8 @@ def _principal(session: AwsSession, iam: Any, arn: str) -> Answer[str]:
     role = role_of(arn)
     if role is None:
         return NotAnswered(
-            why=f"IAM's policy simulator knows users and roles, and {arn} is neither",
-            remedy="call as a role that has what `slicewright rights` prints",
+            why=f"IAM's policy simulator accepts only users and roles, and {arn} is neither",
+            remedy="use a role that has the rights that `slicewright rights` prints",
         )
     return session.answer("iam:GetRole", lambda: str(iam.get_role(RoleName=role)["Role"]["Arn"]))
 

@@ -34,7 +34,7 @@ class AwsSession:
             from botocore.session import Session
         except ImportError:
             raise CannotAsk(
-                "questions to AWS need botocore; install it beside slicewright: "
+                "checks in AWS require botocore; install it next to slicewright: "
                 "pip install botocore"
             ) from None
         self.errors = exceptions
@@ -84,7 +84,7 @@ class AwsSession:
             if is_refusal(e):
                 return NotAnswered(
                     why=f"the right {right} is missing ({error_text(e)})",
-                    remedy=f"let an administrator allow {right} to this identity",
+                    remedy=f"ask an administrator to allow {right} for this identity",
                 )
             return NotAnswered(why=error_text(e))
         except self.errors.BotoCoreError as e:

@@ -74,7 +74,7 @@ def _answer(question: Callable[[Client], _T], client: Client, connected: Access)
     try:
         return question(client)
     except (ApiError, Unreachable) as e:
-        remedy = "run it as an administrator of the cluster"
+        remedy = "run the command as an administrator of the cluster"
         denied = isinstance(e, ApiError) and e.status == 403
         return NotAnswered(why=why(e, connected), remedy=remedy if denied else "")
 

@@ -75,7 +75,7 @@ class ClusterAnswers:
 
 def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
     """Namespaces that the stack creates -> the remedy if one exists already."""
-    look = "see what is in it (kubectl get all -n {0}), and delete it"
+    look = "check its contents (kubectl get all -n {0}), and delete it"
     remedies = {NAMESPACE: look.format(NAMESPACE)}
     if not fleet.operator.existing:
         remedies[fleet.operator.namespace] = "write another gpu_operator.namespace"
@@ -101,7 +101,7 @@ def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
     if isinstance(fleet.pod_autoscaling, KedaPlan) and fleet.pod_autoscaling.existing:
         keys[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"
     if isinstance(fleet.pod_autoscaling, AdapterPlan) and not fleet.pod_autoscaling.existing:
-        keys[_CERTIFICATES] = "pod_autoscaling.by: prometheus-adapter, whose certificate it makes"
+        keys[_CERTIFICATES] = "pod_autoscaling.by: prometheus-adapter, which needs a certificate"
     return keys
 
 
@@ -141,15 +141,16 @@ def _version(fleet: ByoFleetPlan, version: tuple[int, int]) -> Iterator[Finding]
         needed = ".".join(map(str, values.OLDEST_KUBERNETES))
         yield fails(
             subject,
-            f"{current}, and the admission policies that guard the nodes need {needed}",
-            "upgrade it",
+            f"{current}, but the admission policies that guard the nodes need {needed}",
+            "upgrade the cluster",
         )
     elif fleet.startup_taint == "admission-policy" and version < _STARTUP_POLICIES:
         yield fails(
             subject,
-            f"{current}, and startup_taint: admission-policy needs "
+            f"{current}, but startup_taint: admission-policy needs "
             f"{'.'.join(map(str, _STARTUP_POLICIES))}",
-            "write startup_taint: registered, if the nodes register with the taint, or none",
+            "write startup_taint: registered if the nodes register with the taint, or "
+            "startup_taint: none",
         )
     else:
         yield ok(subject, current)
@@ -163,7 +164,7 @@ def _administrator(answers: ClusterAnswers) -> Finding:
         return ok(subject, "all")
     return fails(
         subject,
-        "the context's user is not an administrator of the cluster, and the stack makes "
+        "the context's user is not an administrator of the cluster, but the stack creates "
         "CustomResourceDefinitions, ClusterRoles and admission policies",
         "kubectl create clusterrolebinding slicewright-admin --clusterrole cluster-admin "
         "--user USER, or name another context in cluster.context",
@@ -184,8 +185,8 @@ def _nodes(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
         if len(pools) > 1:
             yield fails(
                 f"node {name}",
-                f"pools {' and '.join(pools)} select it, and it can only be in one",
-                "write a `select` for each that leaves the others' nodes out",
+                f"pools {' and '.join(pools)} select it, but it can only be in one",
+                "write a `select` for each pool that matches only its own nodes",
             )
 
 
@@ -195,18 +196,18 @@ def _of_pool(pool: ByoPoolPlan, selected: list[Node]) -> Finding:
     ready = [node for node in selected if node.ready]
     if len(ready) < pool.nodes.min:
         silent = [node.name for node in selected if not node.ready]
-        not_ready = f", and {', '.join(silent)} not Ready" if silent else ""
+        not_ready = f", {', '.join(silent)} not Ready" if silent else ""
         return fails(
             subject,
-            f"{len(ready)} Ready{not_ready}; the pool has at least {pool.nodes.min}, and `up` "
+            f"{len(ready)} Ready{not_ready}; the pool needs at least {pool.nodes.min}, and `up` "
             "waits for them",
             f"kubectl label node NODE {' '.join(labels.split(','))}, or write a smaller nodes.min",
         )
     if len(selected) > pool.nodes.max:
         return fails(
             subject,
-            f"{len(selected)}, and the pool has at most {pool.nodes.max}",
-            "write a larger nodes.max, or a `select` that leaves some out",
+            f"{len(selected)}, but the pool may have at most {pool.nodes.max}",
+            "write a larger nodes.max, or a narrower `select`",
         )
     return ok(subject, f"{len(ready)} Ready")
 
@@ -219,27 +220,27 @@ def _operator(
         yield not_asked(subject, answer)
     elif fleet.operator.existing:
         if answer:
-            yield ok(subject, f"ClusterPolicy {answer[0].name} is there, as the stack file says")
+            yield ok(subject, f"ClusterPolicy {answer[0].name} exists, as the stack file says")
         else:
             yield fails(
                 subject,
-                "is not there, and the stack file says gpu_operator.existing: true",
-                "leave `existing` out: `up` then installs one",
+                "does not exist, but the stack file says gpu_operator.existing: true",
+                "remove `existing`, so that `up` installs one",
             )
     elif not answer:
-        yield ok(subject, "none is there: `up` installs one")
+        yield ok(subject, "not installed: `up` installs one")
     elif (
         answer[0].release_namespace == fleet.operator.namespace
         and owned.get(fleet.operator.namespace) == "yes"
     ):
-        yield ok(subject, "is there, and this stack installed it")
+        yield ok(subject, "exists, installed by this stack")
     else:
         where = (
             f" in namespace {answer[0].release_namespace}" if answer[0].release_namespace else ""
         )
         yield fails(
             subject,
-            f"one is installed{where} (ClusterPolicy {answer[0].name}), and a cluster can have "
+            f"one is installed{where} (ClusterPolicy {answer[0].name}), but a cluster can have "
             "only one",
             "write gpu_operator: {existing: true} to use it, or uninstall it"
             + _unknown(owned.get(fleet.operator.namespace)),
@@ -258,7 +259,7 @@ def _place(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
     tolerated = {_CONTROL_PLANE}
     ready = [node for node in answer if node.ready]
     if not ready or any(not node.taints for node in ready):
-        yield ok(subject, "there is one" if ready else "said of the pools' nodes")
+        yield ok(subject, "there is one" if ready else "see the findings on the pools' nodes")
         return
     if not fleet.operator.existing and not any(set(node.taints) <= tolerated for node in ready):
         waiting.append("NVIDIA's operator")
@@ -266,7 +267,7 @@ def _place(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
     yield fails(
         subject,
         f"every Ready node has taints ({named}), so {' and '.join(waiting)} would stay Pending",
-        "add a node without taints, or remove one's",
+        "add a node without taints, or remove the taints of one",
     )
 
 
@@ -315,18 +316,19 @@ def _feature_discovery(
     if installed and fleet.operator.nfd.enabled:
         yield fails(
             subject,
-            f"runs in namespace {installed[0].namespace}, and the operator would bring another",
+            f"runs in namespace {installed[0].namespace}, and the operator would install another "
+            "one",
             "write gpu_operator: {nfd: {enabled: false}}; its workers must tolerate the pools' "
             "taints",
         )
     elif not installed and not fleet.operator.nfd.enabled:
         yield fails(
             subject,
-            "does not run, and the operator finds GPU nodes by its labels only",
-            "leave gpu_operator.nfd.enabled out: the operator then brings it",
+            "does not run, but the operator finds GPU nodes only by its labels",
+            "remove gpu_operator.nfd.enabled, so that the operator installs it",
         )
     else:
-        yield ok(subject, "one" if installed else "none: the operator brings it")
+        yield ok(subject, "installed" if installed else "not installed: the operator installs it")
 
 
 def _namespaces(
@@ -340,17 +342,21 @@ def _namespaces(
         if name not in answer:
             yield ok(subject, "the name is free")
         elif owned.get(name) == "yes":
-            yield ok(subject, "exists, and this stack made it")
+            yield ok(subject, "exists, created by this stack")
         else:
             yield fails(
                 subject,
-                "exists already, and `up` would be refused: it makes this namespace",
+                "already exists, but `up` creates this namespace and would fail",
                 instead + _unknown(owned.get(name)),
             )
 
 
 def _unknown(owned: Owned | None) -> str:
-    return "; if this stack made it, go on: its state cannot be read" if owned == "unknown" else ""
+    return (
+        "; if this stack created it, continue: the stack's state cannot be read"
+        if owned == "unknown"
+        else ""
+    )
 
 
 def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
@@ -359,12 +365,12 @@ def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterato
         if isinstance(answer, NotAnswered):
             yield not_asked(subject, answer)
         elif name in answer:
-            yield ok(subject, "is there")
+            yield ok(subject, "exists")
         else:
             yield fails(
                 subject,
-                f"is not there, and the stack file says {key}",
-                "install what brings it first"
+                f"does not exist, but the stack file says {key}",
+                "first install the software that defines it"
                 + ("" if name == _CERTIFICATES else ", or let the stack install it"),
             )
 
@@ -379,16 +385,16 @@ def _apis(fleet: ByoFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Fi
         if ours is None and has is None:
             yield fails(
                 subject,
-                "is not there, and the stack file says pod_autoscaling.existing: true",
-                "leave existing out, and the stack makes an adapter",
+                "does not exist, but the stack file says pod_autoscaling.existing: true",
+                "remove existing, so that the stack installs an adapter",
             )
         elif ours is None or has in (None, ours):
             yield ok(subject, "the name is free" if has is None else f"is served from {has}")
         else:
             yield fails(
                 subject,
-                f"is served from namespace {has} already, and only one can serve it",
-                "write pod_autoscaling.existing: true and use that one, or take it away",
+                f"is already served from namespace {has}, and only one server is possible",
+                "write pod_autoscaling.existing: true to use it, or uninstall it",
             )
 
 

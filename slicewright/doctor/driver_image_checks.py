@@ -50,10 +50,10 @@ def driver_image_findings(image: DriverImage, tags: Answer[frozenset[str]]) -> I
         tag.removeprefix(f"{image.version}-") for tag in tags if tag.startswith(f"{image.version}-")
     )
     if systems or image.version in tags:
-        yield ok(subject, f"there, for {', '.join(systems[:_MOST_SHOWN]) or 'its own system'}")
+        yield ok(subject, f"available for {', '.join(systems[:_MOST_SHOWN]) or 'its own system'}")
     else:
         yield fails(
             subject,
-            "there is no image of it for any system",
-            "write another gpu_operator.driver.version, or leave it out for the chart's own",
+            "no image of this version exists for any operating system",
+            "write another gpu_operator.driver.version, or remove it to use the chart's version",
         )

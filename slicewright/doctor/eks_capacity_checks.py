@@ -188,7 +188,7 @@ def key_remedies(region: str) -> Callable[[str, str | None], Remedies]:
         return Remedies(
             not_enabled=f"is {state}",
             list_all=f"aws kms list-keys --region {region}",
-            make=f"aws kms create-key --region {region} makes one",
+            make=f"aws kms create-key --region {region} creates one",
             enable=enable,
         )
 

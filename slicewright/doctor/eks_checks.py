@@ -165,8 +165,8 @@ def _boundary(fleet: EksFleetPlan, answer: Answer[bool] | None) -> Iterator[Find
     yield existence(
         f"policy {arn} (cluster.permissions_boundary)",
         answer,
-        "does not exist: IAM makes no role with it",
-        "slicewright rights --boundary, with this stack, > boundary.json; aws iam create-policy "
+        "does not exist, so IAM cannot create roles with it",
+        "slicewright rights -s STACK --boundary > boundary.json; aws iam create-policy "
         f"--policy-name {name} --policy-document file://boundary.json",
     )
 
@@ -192,7 +192,7 @@ def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Fi
             wrong = True
             yield fails(
                 f"{subject}: {zone} of {user}",
-                "the account does not have it" if existing is None else "is not available now",
+                "does not exist in this account" if existing is None else "is not available now",
                 f"write one of {', '.join(z.name for z in answer if z.available)}",
             )
     able = [z.name for z in answer if z.available and _holds_control_planes(z)]
@@ -202,7 +202,7 @@ def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Fi
             wrong = True
             yield fails(
                 f"{subject}: {zone} of cluster.zones",
-                f"is {existing.zone_id} in this account, where EKS makes no control plane",
+                f"is {existing.zone_id} in this account, where EKS creates no control plane",
                 f"write two of {', '.join(able)} under cluster.zones",
             )
     if not wrong:
@@ -222,7 +222,7 @@ def _offered(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
             yield not_asked(subject, answers.offered)
             continue
         if isinstance(answers.zones, NotAnswered):
-            yield not_asked(subject, NotAnswered(why="the zones of the region are not known"))
+            yield not_asked(subject, NotAnswered(why="the zones of the region are unknown"))
             continue
         offering = answers.offered.get(machine, frozenset())
         zones_by_name = _by_either_name(answers.zones)

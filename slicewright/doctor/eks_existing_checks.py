@@ -57,7 +57,7 @@ def existing_cluster(
     if answer.status != "ACTIVE":
         yield fails(
             subject,
-            f"is {answer.status}, and EKS adds nodes to an ACTIVE one only",
+            f"is {answer.status}, but EKS adds nodes only to an ACTIVE cluster",
             f"aws eks wait cluster-active --name {name} --region {region}",
         )
     yield from _version(fleet, answer.version, subject)
@@ -151,8 +151,8 @@ def _mode(fleet: EksFleetPlan, mode: str, subject: str) -> Iterator[Finding]:
         return
     yield fails(
         f"authentication mode of {subject}",
-        f"is {mode}, in which EKS refuses access entries",
-        "leave cluster.access out, or let both be used, which cannot be taken back: aws eks "
+        f"is {mode}, and EKS refuses access entries in this mode",
+        "remove cluster.access, or allow both modes, which cannot be reverted: aws eks "
         f"update-cluster-config --name {fleet.cluster.name} --region {fleet.cluster.region} "
         "--access-config authenticationMode=API_AND_CONFIG_MAP",
     )
@@ -165,8 +165,8 @@ def _version(fleet: EksFleetPlan, version: str, subject: str) -> Iterator[Findin
         needed = ".".join(map(str, oldest))
         yield fails(
             f"Kubernetes of {subject}",
-            f"{version}, and the admission policies that guard the nodes need {needed}",
-            f"upgrade it, a minor version at a time: aws eks update-cluster-version --name {name} "
+            f"{version}, but the admission policies that guard the nodes need {needed}",
+            f"upgrade it one minor version at a time: aws eks update-cluster-version --name {name} "
             f"--kubernetes-version VERSION --region {region}",
         )
         return
@@ -178,9 +178,9 @@ def _version(fleet: EksFleetPlan, version: str, subject: str) -> Iterator[Findin
     for pool in wrong:
         yield fails(
             f"Kubernetes of {subject}",
-            f"{version}, and the machine image {pool.release_version} of pool {pool.name} is not "
-            "for it",
-            f"write a release of {version} as release_version, or leave it out",
+            f"{version}, but the machine image {pool.release_version} of pool {pool.name} is for "
+            "another version",
+            f"write a release for {version} as release_version, or remove it",
         )
     if not wrong:
         yield ok(f"Kubernetes of {subject}", version)
@@ -193,7 +193,7 @@ def _reach(fleet: EksFleetPlan, cluster: ExistingEksCluster) -> Finding:
     if isinstance(cluster.reach, NotAnswered):
         return not_asked(subject, cluster.reach)
     if cluster.reach.why_not is None:
-        return ok(subject, f"{cluster.reach.server} takes connections from here")
+        return ok(subject, f"{cluster.reach.server} accepts connections from here")
     if not cluster.public:
         return fails(
             subject,
@@ -202,7 +202,7 @@ def _reach(fleet: EksFleetPlan, cluster: ExistingEksCluster) -> Finding:
         )
     return fails(
         subject,
-        f"no connection from here ({cluster.reach.why_not}); it is open to "
+        f"no connection from here ({cluster.reach.why_not}); it allows "
         f"{', '.join(cluster.public_cidrs) or 'all addresses'}",
         f"aws eks update-cluster-config --name {name} --region {region} --resources-vpc-config "
         f"publicAccessCidrs={','.join((*cluster.public_cidrs, 'YOUR_ADDRESS/32'))}",
@@ -224,11 +224,11 @@ def _monitored(fleet: EksFleetPlan, monitored: Answer[bool]) -> Iterator[Finding
         case NotAnswered() as refusal:
             yield not_asked(subject, refusal)
         case True:
-            yield ok(subject, "is there")
+            yield ok(subject, "exists")
         case _:
             yield fails(
                 subject,
-                f"is not there, and the repair rules of pool {', '.join(pools)} wait for "
+                f"is not installed, but the repair rules of pool {', '.join(pools)} need the "
                 "conditions that it sets",
                 f"aws eks create-addon --cluster-name {name} --addon-name {NODE_MONITORING} "
                 f"--region {region}",

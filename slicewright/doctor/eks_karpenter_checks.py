@@ -44,7 +44,7 @@ def karpenter_findings(
         yield existence(
             f"role {SPOT_ROLE}",
             answers.spot_role,
-            "does not exist, and Karpenter may not make it: no spot instance would start",
+            "does not exist, and Karpenter may not create it, so no spot instance would start",
             "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
         )
     queue = queue_needed(fleet)
@@ -52,9 +52,9 @@ def karpenter_findings(
         yield existence(
             f"SQS queue {queue} in {region} (cluster.autoscaler.interruption_queue)",
             answers.queue,
-            "does not exist: Karpenter ends at its start",
-            f"aws sqs create-queue --queue-name {queue} --region {region}, and the rules of "
-            "EventBridge that fill it (karpenter.sh docs, reference, CloudFormation)",
+            "does not exist, so Karpenter exits at startup",
+            f"aws sqs create-queue --queue-name {queue} --region {region}, and create the "
+            "EventBridge rules that fill it (karpenter.sh docs, reference, CloudFormation)",
         )
 
 
@@ -68,13 +68,13 @@ def _of_version(fleet: EksFleetPlan, version: str | None) -> Iterator[Finding]:
         or karpenter.chart_version != release.chart
     ):
         return
-    subject = f"Karpenter {release.chart} with Kubernetes {version}, which EKS gives by default"
+    subject = f"Karpenter {release.chart} with Kubernetes {version}, which is EKS's default"
     if _order(version) <= _order(release.newest_kubernetes):
-        yield ok(subject, f"it knows Kubernetes up to {release.newest_kubernetes}")
+        yield ok(subject, f"supports Kubernetes up to {release.newest_kubernetes}")
     else:
         yield fails(
             subject,
-            f"it knows Kubernetes up to {release.newest_kubernetes}",
+            f"supports Kubernetes up to {release.newest_kubernetes}",
             f'write version: "{release.newest_kubernetes}" under cluster, or a later '
             "cluster.autoscaler.chart_version",
         )

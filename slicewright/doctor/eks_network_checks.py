@@ -60,7 +60,7 @@ def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -
         if subnet.free_addresses < _FEWEST_FREE:
             yield fails(
                 f"{subject}: {subnet.id}",
-                f"{subnet.free_addresses} addresses are free, and EKS needs {_FEWEST_FREE}",
+                f"{subnet.free_addresses} addresses are free, but EKS needs {_FEWEST_FREE}",
                 "name a larger subnet of the same zone",
             )
     if not wrong and existing >= {*named}:
@@ -86,9 +86,9 @@ def room_for_nodes(
         if subnets and needed > available:
             yield fails(
                 f"addresses for nodes in {zone}",
-                f"{available} are free in {', '.join(subnets)}, and the stack's nodes there are "
+                f"{available} are free in {', '.join(subnets)}, but the stack's nodes there need "
                 f"{needed}",
-                "name another subnet of the zone beside them, or lower nodes",
+                "add another subnet of the zone, or lower nodes",
             )
 
 
@@ -108,10 +108,10 @@ def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:
             if not on
         ]
         if not off:
-            yield ok(subject, f"{vpc.id}: names are resolved, and machines have them")
+            yield ok(subject, f"{vpc.id}: DNS resolution and DNS hostnames are on")
         for name in off:
             yield fails(
                 subject,
-                f"{name} of {vpc.id} is off, and nodes would not find the control plane",
+                f"{name} of {vpc.id} is off, so nodes would not find the control plane",
                 f"aws ec2 modify-vpc-attribute --vpc-id {vpc.id} --{name}",
             )

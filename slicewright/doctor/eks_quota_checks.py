@@ -151,7 +151,7 @@ def groups_finding(
     planned = {fleet.system.name, *(pool.name for pool in fleet.node_groups)}
     foreign = len(existing - planned)
     total = foreign + len(planned)
-    detail = f"{limit:.0f}; the stack has {len(planned)}"
+    detail = f"{limit:.0f}; the stack has {len(planned)} node groups"
     if foreign:
         detail += f", and the cluster {foreign} others"
     if total <= limit:
@@ -196,8 +196,8 @@ def _short(code: str, subject: str, limit: float, used: int, needed: int, region
 
 
 def _vcpu_text(limit: float, used: int, needed: int) -> str:
-    usage = f", of which others use {used}" if used else ""
-    return f"{limit:.0f} vCPU{usage}; the stack's nodes have {needed}"
+    usage = f", {used} used by others" if used else ""
+    return f"{limit:.0f} vCPU{usage}; the stack's nodes need {needed}"
 
 
 def _vpcs(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
@@ -212,11 +212,11 @@ def _vpcs(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
     elif existing + 1 > limit:
         yield fails(
             subject,
-            f"{limit:.0f}, of which {existing} are taken, and the stack makes one",
+            f"{limit:.0f}, {existing} in use; the stack creates 1",
             _more(VPC_QUOTA, "vpc", existing + 1, region),
         )
     else:
-        yield ok(subject, f"{limit:.0f}, of which {existing} are taken")
+        yield ok(subject, f"{limit:.0f}, {existing} in use")
 
 
 def _addresses(fleet: EksFleetPlan, answers: AddressAnswers) -> Iterator[Finding]:
@@ -230,11 +230,11 @@ def _addresses(fleet: EksFleetPlan, answers: AddressAnswers) -> Iterator[Finding
     elif usage + needed > limit:
         yield fails(
             subject,
-            f"{limit:.0f}, of which {usage} are taken, and the stack's NAT gateways need {needed}",
+            f"{limit:.0f}, {usage} in use; the stack's NAT gateways need {needed}",
             _more(ADDRESS_QUOTA, "ec2", usage + needed, region),
         )
     else:
-        yield ok(subject, f"{limit:.0f}, of which {usage} are taken")
+        yield ok(subject, f"{limit:.0f}, {usage} in use")
 
 
 def _gateways(fleet: EksFleetPlan, answers: NatAnswers) -> Iterator[Finding]:
@@ -253,12 +253,12 @@ def _gateways(fleet: EksFleetPlan, answers: NatAnswers) -> Iterator[Finding]:
         occupied = ", ".join(f"{n} are in {zone}" for zone, n in full.items())
         yield fails(
             subject,
-            f"{limit:.0f}; {occupied}, and the stack makes one in each of its zones that need one",
+            f"{limit:.0f}; {occupied}; the stack creates one in each of its zones that need one",
             _more(NAT_QUOTA, "vpc", max(full.values()) + 1, region),
         )
     else:
         yield ok(
-            subject, f"{limit:.0f}; the stack makes one in {', '.join(fleet.cluster.nat_zones)}"
+            subject, f"{limit:.0f}; the stack creates one in {', '.join(fleet.cluster.nat_zones)}"
         )
 
 

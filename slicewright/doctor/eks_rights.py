@@ -197,12 +197,15 @@ def findings(answer: Answer[CallerRights], *, account: str, rights: str) -> Iter
     for right, refused in sorted(unsure.items()):
         yield not_asked(subject, NotAnswered(why=_why_open(right, refused)))
     if not answer.refused:
-        yield ok(subject, f"all {answer.simulated} that the stack needs, by IAM's policy simulator")
+        yield ok(
+            subject,
+            f"all {answer.simulated} rights that the stack needs, by IAM's policy simulator",
+        )
 
 
 _REFUSALS: Final[Mapping[Why, str]] = {
-    "policies": "no policy of it allows",
-    "denied": "a policy of it denies",
+    "policies": "no policy of this identity allows",
+    "denied": "a policy of this identity denies",
     "boundary": "its permissions boundary does not allow",
     "organization": "a service control policy of the organization does not allow",
 }
@@ -221,8 +224,8 @@ def _why_open(right: str, refused: Refused) -> str:
     if refused.missing_keys:
         return f"whether {right} is allowed depends on {', '.join(refused.missing_keys)}"
     return (
-        f"no policy of it allows {right}; the policy of the key {refused.resource} may, which the "
-        "simulator does not know"
+        f"no policy of this identity allows {right}; the policy of the key {refused.resource} may "
+        "allow it, but the simulator does not know that policy"
     )
 
 
@@ -240,16 +243,16 @@ def _remedy(why: Why, principal: str, account: str, rights: str) -> str:
             )
         case "denied":
             return (
-                f"aws iam list-attached-{kind}-policies --{kind}-name {name} names its policies; "
-                "let an administrator change the statement that denies it"
+                f"aws iam list-attached-{kind}-policies --{kind}-name {name} lists its policies; "
+                "ask an administrator to change the statement that denies it"
             )
         case "boundary":
             return (
-                f"aws iam get-{kind} --{kind}-name {name} names the boundary; let an administrator "
-                f"allow in it what {rights} prints"
+                f"aws iam get-{kind} --{kind}-name {name} names the boundary; ask an administrator "
+                f"to add the rights that {rights} prints"
             )
         case "organization":
             return (
-                "let an administrator of the organization allow it: aws organizations "
+                "ask an administrator of the organization to allow it: aws organizations "
                 f"list-policies-for-target --target-id {account} --filter SERVICE_CONTROL_POLICY"
             )

@@ -86,7 +86,7 @@ def cluster_version(fleet: EksFleetPlan, answer: Answer[Versions]) -> Iterator[F
     elif version in answer:
         offer = answer[version]
         until = f" until {offer.until}" if offer.until else ""
-        dearer = ", which costs more an hour" if offer.support == "extended" else ""
+        dearer = ", which costs more per hour" if offer.support == "extended" else ""
         yield ok(subject, f"offered, in {offer.support} support{until}{dearer}")
     else:
         offered = ", ".join(sorted(answer, key=_order))
@@ -114,8 +114,8 @@ def _addon(subject: str, addon: EksAddonPlan, versions: AddonVersions) -> Findin
     if not versions.fitting:
         return fails(
             subject,
-            "has no version for this Kubernetes" if versions.elsewhere else "is not there",
-            f"leave {key} out, or write another cluster.version",
+            "has no version for this Kubernetes" if versions.elsewhere else "does not exist",
+            f"remove {key}, or write another cluster.version",
         )
     if addon.version is None:
         return ok(subject, f"{versions.default or versions.fitting[0]}, by default")
@@ -123,7 +123,7 @@ def _addon(subject: str, addon: EksAddonPlan, versions: AddonVersions) -> Findin
         return ok(subject, addon.version)
     return fails(
         subject,
-        f"{addon.version} is not for this Kubernetes",
+        f"{addon.version} does not support this Kubernetes version",
         f"write {' or '.join(versions.fitting[:3])} as {key}.version",
     )
 
@@ -143,12 +143,12 @@ def image_findings(
                 instead = exact or newest
                 yield fails(
                     subject,
-                    f"does not exist; the one of that day is {exact}"
+                    f"does not exist; the release of that day is {exact}"
                     if exact
                     else f"does not exist in {fleet.cluster.region}",
-                    f"write {instead} as release_version, or leave it out"
+                    f"write {instead} as release_version, or remove it"
                     if instead
-                    else "leave release_version out",
+                    else "remove release_version",
                 )
             case other:
                 assert_never(other)

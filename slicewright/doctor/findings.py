@@ -59,7 +59,7 @@ def not_asked(subject: str, answer: NotAnswered) -> Finding:
     return Finding(
         verdict="not asked",
         subject=subject,
-        detail=f"could not be asked: {answer.why}",
+        detail=f"could not be checked: {answer.why}",
         remedy=answer.remedy,
     )
 
@@ -103,9 +103,9 @@ def cluster_name(
         case _ if existing:
             return fails(
                 subject,
-                "does not exist, and the stack file says existing: true",
-                "correct cluster.name, or leave existing out and the stack makes the cluster; "
-                f"those that exist: {list_all}",
+                "does not exist, but the stack file says existing: true",
+                "correct cluster.name, or remove existing so that the stack creates the cluster; "
+                "to list the clusters: {list_all}",
             )
         case _:
             return ok(subject, "the name is free")
@@ -128,13 +128,13 @@ def name_taken(subject: str, owned: Owned, remedy: str) -> Finding:
     """Returns the finding on an existing thing that `pulumi up` would create."""
     match owned:
         case "yes":
-            return ok(subject, "exists, and this stack made it")
+            return ok(subject, "exists, created by this stack")
         case "no":
-            return fails(subject, "exists already, and this stack has not made it", remedy)
+            return fails(subject, "already exists, and this stack did not create it", remedy)
         case "unknown":
             return fails(
                 subject,
-                "exists already, and whether this stack made it is not known: its state cannot "
-                "be read",
-                f"if it did, go on; otherwise {remedy}",
+                "already exists; this stack's state cannot be read, so it is unknown whether this "
+                "stack created it",
+                f"if it did, continue; otherwise {remedy}",
             )

@@ -80,8 +80,8 @@ def reservation_findings(
                 yield fails(
                     subject,
                     "does not exist",
-                    f"gcloud compute reservations list --project={path.project} names those that "
-                    f"do; write zones and reservation of pool {pools[0].name} so",
+                    f"gcloud compute reservations list --project={path.project} lists the "
+                    f"existing ones; correct zones and reservation of pool {pools[0].name}",
                 )
             case Reserved() as reservation:
                 yield from _fit(path, reservation, pools, subject, owned, project)
@@ -132,21 +132,21 @@ def _of_pool(pool: GkePoolPlan, reservation: Reserved) -> Iterator[tuple[str, st
     """Yields the reasons why the pool cannot use the reservation, each with its remedy."""
     if reservation.machine_type != pool.machine.name:
         yield (
-            f"is of {reservation.machine_type}, and the nodes of pool {pool.name} are "
+            f"reserves {reservation.machine_type}, but the nodes of pool {pool.name} are "
             f"{pool.machine.name}",
-            "name a reservation of that type, or change machine_type",
+            "name a reservation for that machine type, or change machine_type",
         )
     elif reservation.gpus is not None and reservation.gpus != (pool.accelerator, pool.gpu_count):
         kind, count = reservation.gpus
         yield (
-            f"is of machines with {count} {kind}, and the nodes of pool {pool.name} have "
+            f"reserves machines with {count} {kind}, but the nodes of pool {pool.name} have "
             f"{pool.gpu_count} {pool.accelerator}",
             "name a reservation of machines with the same GPUs",
         )
     if not reservation.specific:
         yield (
-            "is not for machines that name it: specificReservationRequired is off",
-            "leave its name out of capacity, or make one with --require-specific-reservation",
+            "does not allow machines to name it: specificReservationRequired is off",
+            "remove its name from capacity, or create one with --require-specific-reservation",
         )
     if not reservation.ready:
         yield "is not ready", "wait until its status is READY"

@@ -150,7 +150,7 @@ def _machines(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
                     subject,
                     "not offered",
                     f"gcloud compute machine-types list --filter=name={machine} --project "
-                    f"{answers.project} names the zones that have it",
+                    f"{answers.project} lists the zones that offer it",
                 )
 
 
@@ -168,7 +168,7 @@ def _version(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
         yield fails(
             subject,
             "not offered",
-            f"write one of {', '.join(sorted(offered))} as cluster.version, or leave it out",
+            f"write one of {', '.join(sorted(offered))} as cluster.version, or remove it",
         )
 
 

@@ -19,7 +19,7 @@ _ACCOUNTS: Final = "iam.disableServiceAccountCreation"
 _WHY: Final[Mapping[str, str]] = {
     _EXTERNAL: "nodes get external addresses",
     _SHIELDED: "nodes have no Secure Boot, which the constraint requires",
-    _ACCOUNTS: "the stack makes a service account for its nodes",
+    _ACCOUNTS: "the stack creates a service account for its nodes",
 }
 
 
@@ -73,6 +73,6 @@ def _remedy(name: str, project: str) -> str:
     if name == _EXTERNAL:
         return "write private_nodes: true in cluster"
     return (
-        "let whoever manages the organisation except the project: gcloud resource-manager "
+        "ask an administrator of the organisation to exempt the project: gcloud resource-manager "
         f"org-policies disable-enforce {name} --project {project}"
     )

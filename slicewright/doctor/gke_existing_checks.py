@@ -92,7 +92,8 @@ def existing_pools(
             id=f"{at}/nodePools/{name}",
             subject=f"node pool {name} of existing cluster {cluster}",
             remedy=("" if name == system else "write another name for the pool, or ")
-            + f"delete that one: gcloud container node-pools delete {name} --cluster={cluster} "
+            + f"delete the existing one: gcloud container node-pools delete {name} "
+            f"--cluster={cluster} "
             f"--location={location} --project={project}",
         )
         for name in planned
@@ -107,7 +108,7 @@ def _reach(fleet: GkeFleetPlan, cluster: ExistingGkeCluster, project: str) -> Fi
     if isinstance(cluster.reach, NotAnswered):
         return not_asked(subject, cluster.reach)
     if cluster.reach.why_not is None:
-        return ok(subject, f"{cluster.reach.server} takes connections from here")
+        return ok(subject, f"{cluster.reach.server} accepts connections from here")
     return fails(
         subject,
         f"no connection from here to {cluster.reach.server} ({cluster.reach.why_not})"
@@ -116,6 +117,6 @@ def _reach(fleet: GkeFleetPlan, cluster: ExistingGkeCluster, project: str) -> Fi
         f"{name} --location={location} --project={project} --enable-dns-access"
         if cluster.private
         else f"gcloud container clusters update {name} --location={location} --project={project} "
-        "--enable-master-authorized-networks --master-authorized-networks=YOUR_ADDRESS/32 with "
-        "those that are allowed now",
+        "--enable-master-authorized-networks --master-authorized-networks=YOUR_ADDRESS/32 and the "
+        "addresses that are allowed now",
     )

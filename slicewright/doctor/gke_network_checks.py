@@ -74,7 +74,7 @@ def _ranges(
             continue
         yield fails(
             f"secondary range {name} of {where}",
-            f"does not exist; there are {', '.join(sorted(subnet.ranges)) or 'none'}",
+            f"does not exist; existing ranges: {', '.join(sorted(subnet.ranges)) or 'none'}",
             f"gcloud compute networks subnets update {network.subnet} "
             f"--region={fleet.cluster.region} --project={owner} "
             f"--add-secondary-ranges={name}=<addresses in CIDR notation>",
@@ -85,7 +85,7 @@ def _ranges(
     available = ipaddress.ip_network(addresses).num_addresses
     needed = pod_addresses(fleet.system, fleet.pools)
     subject = f"addresses for pods in range {network.pods_range} ({addresses})"
-    detail = f"{available}; the stack's nodes take {needed}"
+    detail = f"{available}; the stack's nodes need {needed}"
     if needed <= available:
         yield ok(subject, detail)
     else:

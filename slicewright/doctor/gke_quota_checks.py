@@ -146,7 +146,7 @@ def _compared(
         quota = answer.get(metric)
         if quota is None:
             refusal = NotAnswered(
-                why="it is not among the quotas that Compute Engine shows there",
+                why="Compute Engine does not list this quota there",
                 remedy="gcloud beta quotas info list --service=compute.googleapis.com "
                 f"--project={project}",
             )
@@ -154,9 +154,7 @@ def _compared(
             continue
         # Resources of this stack are both part of the usage and part of the need.
         used = 0.0 if owned == "yes" else quota.usage
-        detail = (
-            f"{_limit_text(quota.limit)}, of which {used:.0f} are used; the stack takes {needed}"
-        )
+        detail = f"{_limit_text(quota.limit)}, {used:.0f} in use; the stack needs {needed}"
         if used + needed <= quota.limit:
             yield ok(subject, detail)
             continue

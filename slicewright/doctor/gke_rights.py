@@ -43,6 +43,6 @@ def findings(
                 subject,
                 f"missing: {', '.join(lacking)}",
                 f"{rights} > role.json; gcloud iam roles create slicewright --project {project} "
-                "--file role.json; then let an administrator grant you "
-                f"projects/{project}/roles/slicewright as docs/how-to/least-privilege.md says",
+                "--file role.json; then ask an administrator to grant you "
+                "projects/{project}/roles/slicewright (docs/how-to/least-privilege.md)",
             )

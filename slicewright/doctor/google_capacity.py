@@ -31,7 +31,7 @@ def _reserved(session: GoogleSession, path: ReservationPath) -> Answer[Reserved 
         return reservation
     held = reservation.get("specificReservation")
     if held is None:
-        return NotAnswered(why="it is not a reservation of single machines")
+        return NotAnswered(why="only reservations of single machines are supported")
     properties = held.get("instanceProperties", {})
     return Reserved(
         machine_type=properties.get("machineType", ""),

@@ -160,7 +160,8 @@ def _token() -> str:
         from google.auth.transport.urllib3 import Request
     except ImportError:
         raise CannotAsk(
-            "questions to Google need google-auth; install it beside slicewright: pip install "
+            "checks in Google Cloud require google-auth; install it next to slicewright: pip "
+            "install "
             "google-auth, or set GOOGLE_OAUTH_ACCESS_TOKEN=$(gcloud auth print-access-token)"
         ) from None
     try:

@@ -46,25 +46,26 @@ def image_findings(
     elif architectures is None:
         yield fails(
             subject,
-            "there is no such image: no repository, tag or digest of this name",
-            f"correct {of.key}, or copy the image there",
+            "does not exist: no repository, tag or digest of this name",
+            f"correct {of.key}, or copy the image to this registry",
         )
     elif missing := sorted(image.architectures - architectures):
         available = ", ".join(sorted(architectures)) or "no processor of Linux"
         yield fails(
             subject,
-            f"is there for {available}, and nodes of the stack have {', '.join(missing)}",
-            f"name an index of several platforms, or its digest, in {of.key}",
+            f"exists for {available}, but nodes of the stack have {', '.join(missing)}",
+            f"name a multi-platform image index, or its digest, in {of.key}",
         )
     else:
-        yield ok(subject, f"there, for {', '.join(sorted(architectures))}")
+        yield ok(subject, f"available for {', '.join(sorted(architectures))}")
 
 
 def _login(of: StackImages) -> str:
     if of.pull_secrets:
-        return f"nodes pull it with {', '.join(of.pull_secrets)}, which is not asked for here"
+        names = ", ".join(of.pull_secrets)
+        return f"nodes pull it with {names}; this check does not use those credentials"
     return (
-        "where it wants a login and the nodes have none by themselves, name a Secret in "
+        "if it requires a login that the nodes do not have, name a Secret in "
         "image_pull_secrets (docs/how-to/private-registries.md)"
     )
 

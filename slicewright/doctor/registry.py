@@ -86,9 +86,9 @@ def architectures(image: str) -> Answer[frozenset[str] | None]:
         if answer.status == 404:
             return None
         if answer.status == 429:
-            raise _NoAnswer(f"{registry} answers with HTTP 429, too many pulls from here")
+            raise _NoAnswer(f"{registry} answers with HTTP 429: too many pulls from this address")
         if answer.status in (401, 403):
-            raise _NoAnswer("the registry wants credentials, or has no such image")
+            raise _NoAnswer("the registry requires credentials, or has no such image")
         if answer.status != 200:
             raise _NoAnswer(f"{registry} answers with HTTP {answer.status}")
         return _processors(_parsed(answer), base, headers)
@@ -116,7 +116,7 @@ def _processors(
         # Registries redirect to the content's storage, which needs no token.
         answer = _get(f"{base}/blobs/{digest}", headers, redirect=True)
         if answer.status != 200:
-            raise _NoAnswer("the registry does not give the image's configuration")
+            raise _NoAnswer("the registry does not return the image's configuration")
         platforms = [_parsed(answer)]
     return frozenset(
         str(platform["architecture"])
@@ -145,21 +145,21 @@ def _token(refusal: urllib3.BaseHTTPResponse) -> str:
     server = urlsplit(realm)
     safe = server.scheme == "https" or (server.hostname or "") in _LOOPBACK
     if not challenge.lower().startswith("bearer ") or not safe:
-        raise _NoAnswer("the registry wants credentials")
+        raise _NoAnswer("the registry requires credentials")
     query = {name: value for name, value in fields.items() if name in ("scope", "service")}
     joined = "&" if server.query else "?"
     answer = _get(f"{realm}{joined}{urlencode(query)}" if query else realm, {})
     reply = _parsed(answer) if answer.status == 200 else {}
     token = reply.get("token") or reply.get("access_token")
     if not isinstance(token, str):
-        raise _NoAnswer("the registry wants credentials")
+        raise _NoAnswer("the registry requires credentials")
     return token
 
 
 def _of_same_server(url: str, registry: str) -> str:
     """Raises _NoAnswer for another server: the token is only for the registry."""
     if urlsplit(url).netloc != registry:
-        raise _NoAnswer(f"{registry} leads to another server")
+        raise _NoAnswer(f"{registry} redirects to another server")
     return url
 
 
@@ -170,6 +170,6 @@ def _parsed(answer: urllib3.BaseHTTPResponse) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict):
         raise _NoAnswer(
-            "the registry answers with something else than JSON; is a proxy in the way?"
+            "the registry does not answer with JSON; is a proxy between here and the registry?"
         )
     return content

@@ -60,7 +60,7 @@ def _resources(stack: str) -> list[dict[str, Any]]:
             check=False,
         )
     except OSError as e:
-        raise UnknownState(f"pulumi cannot be run: {e.strerror}") from None
+        raise UnknownState(f"cannot start pulumi: {e.strerror}") from None
     if done.returncode:
         if "no stack named" in done.stderr:
             return []
@@ -68,7 +68,7 @@ def _resources(stack: str) -> list[dict[str, Any]]:
     try:
         resources = json.loads(done.stdout)["deployment"].get("resources") or []
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnknownState("pulumi stack export: what it prints is not a state") from None
+        raise UnknownState("the output of `pulumi stack export` is not a state") from None
     if not all(isinstance(resource, dict) for resource in resources):
-        raise UnknownState("pulumi stack export: what it prints is not a state")
+        raise UnknownState("the output of `pulumi stack export` is not a state")
     return list(resources)

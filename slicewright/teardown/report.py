@@ -75,7 +75,7 @@ def lines_of(report: Report) -> Iterator[str]:
     )
     yield from _leftover_lines(report.leftovers)
     for problem in report.unknown:
-        yield f"  could not be asked: {problem}"
+        yield f"  could not be checked: {problem}"
     for note in report.notes:
         yield f"  {note}"
     for obstacle in report.obstacles:

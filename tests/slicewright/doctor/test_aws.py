@@ -18,7 +18,7 @@ from tests.slicewright.doctor.conftest import Doctor
 def test_an_ordinary_account_would_refuse_nothing(doctor: Doctor) -> None:
     code, said = doctor("eks-a100")
     assert code == PROVEN, said
-    assert "0 would fail, 0 could not be asked, 15 ok" in said
+    assert "0 would fail, 0 could not be checked, 15 ok" in said
     assert "p4d.24xlarge for pool demo-gpu-workers: offered in eu-west-1a" in said
 
 
@@ -44,8 +44,8 @@ def test_what_others_run_already_is_taken_off_the_quota(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "running": {"p4d.24xlarge": 16}})
     code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert "1536 vCPU, of which others use 1536; the stack's nodes have 96" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert "1536 vCPU, 1536 used by others; the stack's nodes need 96" in said
     assert "--quota-code L-417A185B --desired-value 1632 --region eu-west-1" in said
 
 
@@ -58,11 +58,11 @@ def test_nodes_of_other_clusters_count_as_well(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "vcpus": vcpus})
     code, said = doctor("eks-a100")
     assert code == PROVEN, said
-    assert "8 vCPU, of which others use 6; the stack's nodes have 2" in said
+    assert "8 vCPU, 6 used by others; the stack's nodes need 2" in said
     write_account(doctor.environment, **{**PROMPT, "vcpus": {**vcpus, "L-1216C47A": 7}})
     code, said = doctor("eks-a100")
     assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
 
 
 def test_an_account_with_as_many_vpcs_as_it_may_have_is_named(doctor: Doctor) -> None:
@@ -71,8 +71,8 @@ def test_an_account_with_as_many_vpcs_as_it_may_have_is_named(doctor: Doctor) ->
         aws.call("ec2", "CreateVpc", CidrBlock=f"10.{n}.0.0/16")
     code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert "5, of which 5 are taken, and the stack makes one" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert "5, 5 in use; the stack creates 1" in said
     with pytest.raises(CloudError, match="The maximum number of VPCs has been reached"):
         aws.call("ec2", "CreateVpc", CidrBlock="10.5.0.0/16")
 
@@ -84,8 +84,11 @@ def test_more_node_groups_than_a_cluster_may_have_are_named(doctor: Doctor) -> N
     aws.make_group(nodegroupName="other")
     code, said = doctor("eks-a100", THERE)
     assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
-    assert "per cluster) in eu-west-1: 2; the stack has 2, and the cluster 1 others" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert (
+        "per cluster) in eu-west-1: 2; the stack has 2 node groups, and the cluster 1 others"
+        in said
+    )
     assert "--service-code eks --quota-code L-6D54EA21 --desired-value 3" in said
 
 
@@ -101,7 +104,7 @@ def test_nat_gateways_of_which_the_zone_has_all_that_it_may_have_are_named(docto
     assert doctor.cloud.tasks.wait(60)
     code, said = doctor("eks-a100", private)
     assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert "per Availability Zone) in eu-west-1: 1; 1 are in eu-west-1a" in said
     assert "--service-code vpc --quota-code L-FE5A380F --desired-value 2" in said
 
@@ -124,7 +127,7 @@ def test_a_cluster_of_that_name_is_named(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", ("name: p4d-cluster", "name: p4d"))
     assert code == NOT_PROVEN
     assert "1 would fail" in said
-    assert "cluster p4d in eu-west-1: exists already" in said
+    assert "cluster p4d in eu-west-1: already exists" in said
 
 
 @pytest.mark.parametrize(
@@ -152,8 +155,8 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
     assert "0 would fail" in said
-    assert f"could not be asked: the right {right} is missing" in said
-    assert f"let an administrator allow {right}" in said
+    assert f"could not be checked: the right {right} is missing" in said
+    assert f"ask an administrator to allow {right}" in said
 
 
 def test_a_region_that_is_not_enabled_is_named(doctor: Doctor) -> None:
@@ -197,7 +200,7 @@ def test_a_refusal_of_another_kind_is_repeated_and_is_no_pass(doctor: Doctor) ->
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
-    assert "cluster p4d-cluster in eu-west-1: could not be asked: UnrecognizedClient" in said
+    assert "cluster p4d-cluster in eu-west-1: could not be checked: UnrecognizedClient" in said
     assert "\x1b" not in said
 
 
@@ -246,7 +249,7 @@ def test_a_subnet_with_fewer_addresses_than_nodes_is_named(doctor: Doctor) -> No
     assert code == PROVEN, said
     code, said = doctor("eks-a100", network, nodes)
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert f"addresses for nodes in eu-west-1a: 11 are free in {small}" in said
 
 
@@ -270,7 +273,7 @@ def test_elastic_ips_that_are_all_taken_are_named(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", private)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
-    assert "5, of which 5 are taken, and the stack's NAT gateways need 1" in said
+    assert "5, 5 in use; the stack's NAT gateways need 1" in said
     assert "--quota-code L-0263D0A3 --desired-value 6 --region eu-west-1" in said
 
 
@@ -302,8 +305,8 @@ def test_a_node_group_of_another_stack_is_named(doctor: Doctor) -> None:
     aws.make_group(nodegroupName="system")
     code, said = doctor("eks-a100", THERE)
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert "node group system of existing cluster p4d: exists already" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert "node group system of existing cluster p4d: already exists" in said
     assert "delete-nodegroup --cluster-name p4d --nodegroup-name system" in said
 
 
@@ -340,10 +343,10 @@ def test_principals_and_service_accounts_that_have_access_already_are_named(
     change = (THERE[0], f"{THERE[1]}\n      {ENTRIES}\n      {identities}")
     code, said = doctor("eks-a100", change)
     assert code == NOT_PROVEN, said
-    assert "2 would fail, 0 could not be asked" in said
-    assert f"access entry of {OPS} in existing cluster p4d: exists already" in said
+    assert "2 would fail, 0 could not be checked" in said
+    assert f"access entry of {OPS} in existing cluster p4d: already exists" in said
     assert f"delete-access-entry --cluster-name p4d --principal-arn {OPS} --region eu-w" in said
-    assert "pod identity of service account a/b in existing cluster p4d: exists already" in said
+    assert "pod identity of service account a/b in existing cluster p4d: already exists" in said
     assert f"--association-id {made['associationId']}" in said
 
 
@@ -352,11 +355,11 @@ def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doc
     _, port = doctor.plane.getsockname()
     code, said = doctor("eks-a100", THERE)
     assert code == PROVEN, said
-    assert f"endpoint of existing cluster p4d: 127.0.0.1:{port} takes connections" in said
+    assert f"endpoint of existing cluster p4d: 127.0.0.1:{port} accepts connections" in said
     doctor.plane.close()
     code, said = doctor("eks-a100", THERE)
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert "endpoint of existing cluster p4d: no connection from here" in said
 
 
@@ -367,8 +370,8 @@ def test_rules_without_the_agent_that_they_wait_for_are_named(doctor: Doctor) ->
     repair = (pool, f"repair: {{rules: [{rule}action: reboot}}]}}\n        {pool}")
     code, said = doctor("eks-a100", THERE, repair)
     assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
-    assert "add-on eks-node-monitoring-agent of existing cluster p4d: is not there" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert "add-on eks-node-monitoring-agent of existing cluster p4d: is not installed" in said
     assert "aws eks create-addon --cluster-name p4d --addon-name eks-node-monitoring" in said
     aws.call("eks", "CreateAddon", clusterName="p4d", addonName="eks-node-monitoring-agent")
     assert doctor.cloud.tasks.wait(60)
@@ -382,6 +385,6 @@ def test_a_machine_image_for_another_kubernetes_than_the_clusters_is_named(docto
     release = (pool, f"release_version: {default_release('1.35')}\n        {pool}")
     code, said = doctor("eks-a100", THERE, release)
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert "Kubernetes of existing cluster p4d in eu-west-1: 1.36, and the machine image" in said
-    assert "write a release of 1.36 as release_version" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert "Kubernetes of existing cluster p4d in eu-west-1: 1.36, but the machine image" in said
+    assert "write a release for 1.36 as release_version" in said

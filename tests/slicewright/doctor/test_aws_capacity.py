@@ -40,7 +40,7 @@ def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({"instance_type": "p5.48xlarge"}, "is of p5.48xlarge"),
+        ({"instance_type": "p5.48xlarge"}, "reserves p5.48xlarge"),
         ({"zone": "euw1-az1"}, "is in eu-west-1c (euw1-az1), but the pool is also in eu-west-1a"),
         ({"state": "cancelled"}, "is cancelled"),
         ({"taken": 1}, "1 instances, 0 free; the stack needs 1"),
@@ -52,7 +52,7 @@ def test_what_is_wrong_with_a_reservation_is_named(
     reserve(doctor, **changed)
     code, said = doctor("eks-a100", named(ONE))
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert what in said
 
 
@@ -60,7 +60,7 @@ def test_a_reservation_that_does_not_exist_is_named(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", named(ONE))
     assert code == NOT_PROVEN
     assert "1 would fail" in said
-    assert f"capacity reservation {ONE}: the account has none of that name in eu-west-1" in said
+    assert f"capacity reservation {ONE}: does not exist in eu-west-1" in said
 
 
 def test_a_capacity_block_that_starts_later_is_named_with_its_day(doctor: Doctor) -> None:
@@ -82,7 +82,7 @@ def test_a_resource_group_is_asked_for_its_reservations(doctor: Doctor) -> None:
     assert f"resource group {GROUP}: 1 instances, 1 free" in said
     code, said = doctor("eks-a100", named(GROUP + "-other"))
     assert code == NOT_PROVEN
-    assert f"resource group {GROUP}-other: the account has none of that name" in said
+    assert f"resource group {GROUP}-other: does not exist in" in said
 
 
 def test_a_key_of_secrets_that_is_there_passes(doctor: Doctor) -> None:
@@ -111,7 +111,7 @@ def test_a_key_that_cannot_encrypt_is_named_with_the_command_that_mends_it(
     write_account(doctor.environment, **{**PROMPT, "keys": keys})
     code, said = doctor("eks-a100", SECRETS)
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert f"key {KEY} (cluster.secrets_key): {what}" in said
     assert remedy in said
 
@@ -142,5 +142,5 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("eks-a100", change)
     assert code == CANNOT_RUN, said
-    assert "0 would fail, 1 could not be asked" in said
-    assert f"could not be asked: the right {right} is missing" in said
+    assert "0 would fail, 1 could not be checked" in said
+    assert f"could not be checked: the right {right} is missing" in said

@@ -18,7 +18,7 @@ KARPENTER = (
     ("nodes: { count: 1 }", "nodes: {min: 0, max: 2}\n        capacity: spot"),
     ("ami_type: AL2023_x86_64_NVIDIA", "release_version: 1.36.2-20260714"),
 )
-ROLE = "role AWSServiceRoleForEC2Spot: does not exist, and Karpenter may not make it"
+ROLE = "role AWSServiceRoleForEC2Spot: does not exist, and Karpenter may not create it"
 
 
 def changes(queue: str = "c-notices") -> tuple[tuple[str, str], ...]:
@@ -39,7 +39,7 @@ def test_an_account_that_has_all_of_it_passes(doctor: Doctor) -> None:
     [
         ({"spot_role": False}, ROLE, "aws iam create-service-linked-role"),
         ({"queues": ["another"]}, "SQS queue c-notices in eu-west-1", "aws sqs create-queue"),
-        (EMPTY, "0 vCPU; the stack's nodes have 192", "request-service-quota-increase"),
+        (EMPTY, "0 vCPU; the stack's nodes need 192", "request-service-quota-increase"),
     ],
 )
 def test_what_karpenter_lacks_is_named(
@@ -48,7 +48,7 @@ def test_what_karpenter_lacks_is_named(
     write_account(doctor.environment, **{**PROMPT, **account})
     code, said = doctor("eks-a100", *changes())
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said, said
+    assert "1 would fail, 0 could not be checked" in said, said
     assert what in said
     assert remedy in said
 
@@ -56,7 +56,7 @@ def test_what_karpenter_lacks_is_named(
 def test_the_kubernetes_that_eks_chooses_is_one_that_karpenter_knows(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", *changes())
     assert code == PROVEN
-    assert "with Kubernetes 1.36, which EKS gives by default: it knows Kubernetes up to" in said
+    assert "with Kubernetes 1.36, which is EKS's default: supports Kubernetes up to" in said
 
 
 def test_a_kubernetes_that_is_newer_than_karpenter_is_named() -> None:
@@ -70,4 +70,4 @@ def test_a_kubernetes_that_is_newer_than_karpenter_is_named() -> None:
     nothing = KarpenterAnswers(spot_role=None, queue=None)
     (found,) = karpenter_findings(fleet, "1.99", nothing)
     assert found.verdict == "fails"
-    assert found.subject.endswith("with Kubernetes 1.99, which EKS gives by default")
+    assert found.subject.endswith("with Kubernetes 1.99, which is EKS's default")

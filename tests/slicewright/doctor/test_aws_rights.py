@@ -43,7 +43,7 @@ def test_a_role_with_exactly_the_rights_that_are_printed_has_all(doctor: Doctor)
     call_as(doctor, policy())
     code, said = doctor("eks-a100")
     assert code == PROVEN, said
-    assert f"rights of {ROLE}: all 57 that the stack needs" in said
+    assert f"rights of {ROLE}: all 57 rights that the stack needs" in said
 
 
 @pytest.mark.parametrize("right", ["ec2:CreateVpc", "iam:PassRole", "eks:CreateNodegroup"])
@@ -53,8 +53,8 @@ def test_the_right_that_is_missing_is_named_with_the_commands_that_give_it(
     call_as(doctor, without(right))
     code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert f"rights of {ROLE}: no policy of it allows: {right}\n" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert f"rights of {ROLE}: no policy of this identity allows: {right}\n" in said
     assert f"slicewright rights {doctor.environment / 'Pulumi.eks-a100.yaml'} > policy.json" in said
     assert "aws iam attach-role-policy --role-name deploy" in said
 
@@ -65,7 +65,10 @@ def test_a_role_that_can_only_read_lacks_all_that_creates(doctor: Doctor) -> Non
     code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
     assert "1 would fail" in said
-    assert "no policy of it allows: ec2:AssociateRouteTable, ec2:AttachInternetGateway" in said
+    assert (
+        "no policy of this identity allows: ec2:AssociateRouteTable, ec2:AttachInternetGateway"
+        in said
+    )
 
 
 def test_a_permissions_boundary_that_takes_a_right_away_is_named(doctor: Doctor) -> None:
@@ -94,7 +97,7 @@ def test_a_policy_that_denies_differs_from_one_that_is_missing(doctor: Doctor) -
     call_as(doctor, policy(), {"Version": "2012-10-17", "Statement": [deny]})
     code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
-    assert "a policy of it denies: iam:CreateRole\n" in said
+    assert "a policy of this identity denies: iam:CreateRole\n" in said
 
 
 def test_a_policy_that_asks_for_a_second_factor_is_not_judged(doctor: Doctor) -> None:
@@ -128,7 +131,7 @@ def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
-    assert "0 would fail, 1 could not be asked" in said
+    assert "0 would fail, 1 could not be checked" in said
     assert f"the right {right} is missing" in said
 
 
@@ -137,4 +140,4 @@ def test_of_somebody_who_is_neither_user_nor_role_nothing_is_known(doctor: Docto
     write_account(doctor.environment, **{**PROMPT, "caller": {"arn": root}})
     code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
-    assert f"IAM's policy simulator knows users and roles, and {root} is neither" in said
+    assert f"IAM's policy simulator accepts only users and roles, and {root} is neither" in said

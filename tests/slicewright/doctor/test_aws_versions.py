@@ -50,8 +50,8 @@ def test_an_addon_version_that_does_not_fit_is_named_with_those_that_do(
 ) -> None:
     code, said = doctor("eks-a100", addon(name, version))
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert f"add-on {name} of Kubernetes 1.35 in eu-west-1: {version} is not for this" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert f"add-on {name} of Kubernetes 1.35 in eu-west-1: {version} does not support" in said
     assert f"write {instead} as cluster.addons.{name}.version" in said
 
 
@@ -61,9 +61,9 @@ def test_a_release_that_does_not_exist_is_named_with_one_that_does(
 ) -> None:
     code, said = doctor("eks-a100", VERSION, release(text))
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert f"machine image {text} (x86_64) of pool demo-gpu-workers: does not exist" in said
-    assert f"write {RELEASE} as release_version, or leave it out" in said
+    assert f"write {RELEASE} as release_version, or remove it" in said
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     code, said = doctor("eks-a100", VERSION, release(RELEASE))
     assert code == CANNOT_RUN, said
     assert "0 would fail" in said
-    assert f"could not be asked: the right {right} is missing" in said
+    assert f"could not be checked: the right {right} is missing" in said

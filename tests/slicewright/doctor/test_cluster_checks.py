@@ -89,13 +89,17 @@ def test_nothing_is_wrong_with_a_cluster_that_has_what_is_needed() -> None:
     [
         ({"version": (1, 29)}, "Kubernetes", "need 1.30"),
         ({"administrator": False}, "rights in https://lab:6443", "not an administrator"),
-        ({"nodes": ()}, "nodes of pool a100", "0 Ready; the pool has at least 1"),
-        ({"nodes": (node(ready=False),)}, "nodes of pool a100", "0 Ready, and gpu-1 not Ready"),
-        ({"nodes": tuple(map(node, "abc"))}, "nodes of pool a100", "3, and the pool has at most 2"),
+        ({"nodes": ()}, "nodes of pool a100", "0 Ready; the pool needs at least 1"),
+        ({"nodes": (node(ready=False),)}, "nodes of pool a100", "0 Ready, gpu-1 not Ready"),
+        (
+            {"nodes": tuple(map(node, "abc"))},
+            "nodes of pool a100",
+            "3, but the pool may have at most 2",
+        ),
         ({"operators": (CLUSTER_POLICY,)}, "GPU operator", "installed in namespace gpu-operator"),
         ({"daemonsets": (NVIDIAS,)}, "other device plugins", "nvidia-device-plugin-daemonset"),
         ({"daemonsets": (NFD,)}, "Node Feature Discovery", "runs in namespace nfd"),
-        ({"namespaces": frozenset({"gpu-operator"})}, "namespace gpu-operator", "exists already"),
+        ({"namespaces": frozenset({"gpu-operator"})}, "namespace gpu-operator", "already exists"),
     ],
 )
 def test_each_single_thing_wrong_is_named(changed: dict[str, Any], asked: str, said: str) -> None:
@@ -155,13 +159,13 @@ def test_what_this_stack_made_may_be_there() -> None:
     there = {"operators": (CLUSTER_POLICY,), "namespaces": frozenset({"gpu-operator"})}
     assert wrong(owned=own, **there) == []
     unknown: dict[str, Owned] = {"gpu-operator": "unknown"}
-    assert all("if this stack made it" in f.remedy for f in wrong(owned=unknown, **there))
+    assert all("if this stack created it" in f.remedy for f in wrong(owned=unknown, **there))
 
 
 def test_an_operator_to_adopt_must_be_there() -> None:
     adopts = fleet(gpu_operator={"existing": True})
     (finding,) = wrong(adopts)
-    assert "is not there" in finding.detail
+    assert "does not exist" in finding.detail
     assert wrong(adopts, operators=(CLUSTER_POLICY,)) == []
 
 
@@ -220,7 +224,7 @@ def test_an_api_of_metrics_that_another_serves_is_named_before_it_is_taken() -> 
     assert wrong(by_keda, apis={KEDAS: "keda"}) == [], "this stack's own"
     (finding,) = wrong(by_keda, apis={KEDAS: "datadog"})
     assert finding.subject == f"APIService {KEDAS}"
-    assert "is served from namespace datadog already" in finding.detail
+    assert "is already served from namespace datadog" in finding.detail
     adapter = {"by": "prometheus-adapter"}
     by_adapter = fleet(**SCALED, pod_autoscaling=adapter)
     assert wrong(by_adapter, definitions=CERT_MANAGER) == []
@@ -238,6 +242,6 @@ def test_an_adapter_that_the_stack_makes_needs_cert_manager_and_one_that_exists_
     assert wrong(there, apis={ADAPTERS: "monitoring"}) == []
     (finding,) = wrong(there)
     assert finding.subject == f"APIService {ADAPTERS}"
-    assert "is not there" in finding.detail
+    assert "does not exist" in finding.detail
     (unknown,) = wrong(there, apis=SILENT)
     assert unknown.verdict == "not asked"

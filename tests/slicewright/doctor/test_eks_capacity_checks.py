@@ -221,9 +221,9 @@ def test_each_key_of_the_plan_is_asked_for_once_with_who_uses_it() -> None:
             Key(state="Enabled", encrypts=False),
             "fails",
             "is not a key for symmetric encryption",
-            "aws kms create-key --region eu-west-1 makes one",
+            "aws kms create-key --region eu-west-1 creates one",
         ),
-        (SILENT, "not asked", "could not be asked: the right ec2:Something is missing", ""),
+        (SILENT, "not asked", "could not be checked: the right ec2:Something is missing", ""),
     ],
 )
 def test_a_key_that_cannot_encrypt_is_reported_with_the_command_that_repairs_it(

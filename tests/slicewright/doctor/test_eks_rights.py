@@ -209,7 +209,7 @@ def of(*refusals: Refused) -> list[Finding]:
 def test_a_right_without_a_policy_comes_with_the_commands_that_give_it() -> None:
     (found,) = of(Refused(right="ec2:CreateVpc", resource="*", why="policies"))
     assert (found.verdict, found.subject) == ("fails", f"rights of {ROLE}")
-    assert found.detail == "no policy of it allows: ec2:CreateVpc"
+    assert found.detail == "no policy of this identity allows: ec2:CreateVpc"
     assert found.remedy == (
         "slicewright rights -s eks-a100 > policy.json; aws iam create-policy --policy-name "
         "slicewright "

@@ -69,7 +69,7 @@ AWS = (
     Row(
         field="running",
         value={"p4d.24xlarge": 16},
-        said="of which others use 1536",
+        said="1536 used by others",
         refused="VcpuLimitExceeded",
     ),
     Row(

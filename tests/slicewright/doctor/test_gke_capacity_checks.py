@@ -93,15 +93,16 @@ def test_a_reservation_that_fits_passes_with_its_numbers() -> None:
     [
         (
             {"machine_type": "a2-highgpu-2g"},
-            "is of a2-highgpu-2g, and the nodes of pool gpus are a2-highgpu-1g",
+            "reserves a2-highgpu-2g, but the nodes of pool gpus are a2-highgpu-1g",
         ),
         (
             {"gpus": ("nvidia-l4", 1)},
-            "is of machines with 1 nvidia-l4, and the nodes of pool gpus have 1 nvidia-tesla-a100",
+            "reserves machines with 1 nvidia-l4, but the nodes of pool gpus have 1 "
+            "nvidia-tesla-a100",
         ),
         (
             {"specific": False},
-            "is not for machines that name it: specificReservationRequired is off",
+            "does not allow machines to name it: specificReservationRequired is off",
         ),
         ({"ready": False}, "is not ready"),
         ({"in_use": 1}, "2 machines, 1 in use; the stack needs 2 there"),
@@ -178,7 +179,7 @@ def test_each_key_of_the_cluster_is_asked_for() -> None:
             "is not a key for symmetric encryption",
             "gcloud kms keys create NAME --purpose=encryption --keyring=gke",
         ),
-        (SILENT, "not asked", "could not be asked: the right x.y.get is missing", ""),
+        (SILENT, "not asked", "could not be checked: the right x.y.get is missing", ""),
     ],
 )
 def test_a_key_that_cannot_encrypt_is_reported_with_the_command_that_repairs_it(

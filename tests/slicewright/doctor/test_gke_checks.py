@@ -81,7 +81,7 @@ def test_a_project_that_has_everything_fails_in_nothing(fleet: GkeFleetPlan) -> 
         (
             {"quotas": {**AMPLE, "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=1)}},
             "quota PREEMPTIBLE_NVIDIA_H100_GPUS in us-central1",
-            "8, of which 1 are used; the stack takes 8",
+            "8, 1 in use; the stack needs 8",
             "gcloud beta quotas preferences create --service=compute.googleapis.com "
             "--quota-id=PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region --preferred-value=9 "
             "--dimensions=region=us-central1 --project=acme",
@@ -90,19 +90,19 @@ def test_a_project_that_has_everything_fails_in_nothing(fleet: GkeFleetPlan) -> 
             {"versions": frozenset({"1.36.1-gke.2", "1.350.0-gke.1"})},
             "Kubernetes 1.35 of GKE's channel REGULAR in us-central1",
             "not offered",
-            "write one of 1.350.0-gke.1, 1.36.1-gke.2 as cluster.version, or leave it out",
+            "write one of 1.350.0-gke.1, 1.36.1-gke.2 as cluster.version, or remove it",
         ),
         (
             {"cluster": True},
             "cluster main in us-central1",
-            "exists already, and this stack has not made it",
+            "already exists, and this stack did not create it",
             "write another cluster.name, or delete that cluster: gcloud container clusters delete "
             "main --location us-central1 --project acme",
         ),
         (
             {"account": True},
             "service account main-nodes@acme.iam.gserviceaccount.com",
-            "exists already, and this stack has not made it",
+            "already exists, and this stack did not create it",
             "write another cluster.name, or delete that account: gcloud iam service-accounts "
             "delete main-nodes@acme.iam.gserviceaccount.com --project acme",
         ),
@@ -132,7 +132,7 @@ def test_each_zone_without_its_machine_is_named(fleet: GkeFleetPlan) -> None:
 def test_a_question_without_answer_is_never_a_pass(fleet: GkeFleetPlan, question: str) -> None:
     (found,) = of(fleet, **{question: SILENT})
     assert found.verdict == "not asked"
-    assert found.detail == "could not be asked: the right x.y.get is missing"
+    assert found.detail == "could not be checked: the right x.y.get is missing"
 
 
 def test_a_quota_that_the_region_does_not_show_is_never_a_pass(fleet: GkeFleetPlan) -> None:
@@ -177,9 +177,7 @@ def test_the_metrics_are_those_of_the_api() -> None:
     assert {f"PREEMPTIBLE_{name}" for name in gke_quota_checks._GPUS.values()} <= set(known)
 
 
-@pytest.mark.parametrize(
-    ("limit", "said"), [(2.0**63, "no limit, of which"), (12345678.0, "12345678, of which")]
-)
+@pytest.mark.parametrize(("limit", "said"), [(2.0**63, "no limit, "), (12345678.0, "12345678, ")])
 def test_a_large_quota_is_written_to_the_last_digit(
     fleet: GkeFleetPlan, limit: float, said: str
 ) -> None:
@@ -212,7 +210,7 @@ def test_a_subnet_of_another_vpc_fails(fleet: GkeFleetPlan) -> None:
     [
         (None, "fails", "project acme is attached to no host project"),
         ("other", "fails", "project acme is attached to other"),
-        (SILENT, "not asked", "could not be asked: the right x.y.get is missing"),
+        (SILENT, "not asked", "could not be checked: the right x.y.get is missing"),
     ],
 )
 def test_a_vpc_is_shared_by_the_project_that_owns_it(
@@ -247,7 +245,7 @@ def test_networks_that_the_stack_makes_for_gpus_count_as_networks(fleet: GkeFlee
     [
         (None, "does not exist"),
         (Subnet(vpc="projects/acme/global/networks/a", ranges={}), "belongs to VPC"),
-        (SILENT, "could not be asked"),
+        (SILENT, "could not be checked"),
     ],
 )
 def test_a_subnet_for_gpus_that_is_not_as_named_is_named(

@@ -20,7 +20,7 @@ PROJECT = ("slicewright-gke-h100", "acme")
 def test_an_ordinary_project_would_refuse_nothing(doctor: Doctor) -> None:
     code, said = doctor("gke-h100", PROJECT)
     assert code == PROVEN, said
-    assert "0 would fail, 0 could not be asked" in said
+    assert "0 would fail, 0 could not be checked" in said
     assert "a3-highgpu-8g in us-central1-c: offered" in said
 
 
@@ -53,7 +53,7 @@ def test_without_the_api_of_organisation_policies_their_constraints_are_not_aske
     (doctor.environment / "cloud" / "enabled_apis.json").write_text(json.dumps(on))
     code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
-    assert "0 would fail, 1 could not be asked" in said
+    assert "0 would fail, 1 could not be checked" in said
     assert "gcloud services enable orgpolicy.googleapis.com --project acme" in said
 
 
@@ -80,7 +80,7 @@ def test_the_quota_that_is_short_is_named_with_what_is_needed(
     code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
-    assert f"quota {metric} in us-central1: {limit}, of which 0 are used" in said
+    assert f"quota {metric} in us-central1: {limit}, 0 in use" in said
     assert f"--quota-id={metric.replace('_', '-')}-per-project-region" in said
     assert wanted is None or f"--preferred-value={wanted} " in said
 
@@ -96,8 +96,8 @@ def test_the_quota_of_all_regions_that_is_short_is_named(
     write_account(doctor.environment, {"quotas": {metric: limit}})
     code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert f"quota {metric} in project acme: {limit}, of which 0 are used" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert f"quota {metric} in project acme: {limit}, 0 in use" in said
     assert f"--quota-id={metric.replace('_', '-')}-per-project --preferred-value={wanted} " in said
 
 
@@ -122,7 +122,7 @@ def test_a_cluster_of_that_name_is_named(doctor: Doctor) -> None:
     code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
-    assert "cluster main in us-central1: exists already" in said
+    assert "cluster main in us-central1: already exists" in said
 
 
 def test_a_service_account_of_that_name_is_named(doctor: Doctor) -> None:
@@ -132,7 +132,7 @@ def test_a_service_account_of_that_name_is_named(doctor: Doctor) -> None:
     code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
-    assert "service account main-nodes@acme.iam.gserviceaccount.com: exists already" in said
+    assert "service account main-nodes@acme.iam.gserviceaccount.com: already exists" in said
 
 
 def test_a_version_that_gke_does_not_offer_is_named(doctor: Doctor) -> None:
@@ -162,7 +162,7 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert "0 would fail" in said
-    assert f"could not be asked: the right {right} is missing" in said
+    assert f"could not be checked: the right {right} is missing" in said
 
 
 def test_a_token_that_google_refuses_is_one_message(
@@ -214,7 +214,7 @@ def test_the_right_that_is_missing_is_named_with_the_commands_that_give_it(
     write_account(doctor.environment, {"lacks": [right, "compute.instances.create"]})
     code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert f"rights in project acme: missing: {right}\n" in said
     assert f"slicewright rights {doctor.environment / 'Pulumi.gke-h100.yaml'} > role.json" in said
 
@@ -226,8 +226,8 @@ def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
-    assert "0 would fail, 1 could not be asked" in said
-    assert "rights in project acme: could not be asked: HTTP 500" in said
+    assert "0 would fail, 1 could not be checked" in said
+    assert "rights in project acme: could not be checked: HTTP 500" in said
 
 
 def test_every_question_is_one_that_the_tokens_scope_allows(doctor: Doctor) -> None:
@@ -284,7 +284,7 @@ def test_a_range_with_too_few_addresses_for_the_nodes_is_named(
     ranges(Gcp(doctor.cloud, doctor.environment), pods=pods, services="10.72.0.0/20")
     code, said = doctor("gke-h100", PROJECT, NETWORK)
     assert code == expected, said
-    assert "the stack's nodes take 384" in said
+    assert "the stack's nodes need 384" in said
 
 
 SHARED = (
@@ -333,7 +333,7 @@ def test_a_cluster_that_exists_must_be_fit_for_the_pools(doctor: Doctor) -> None
     gcp.make_cluster()
     code, said = doctor("gke-h100", PROJECT, EXISTING)
     assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert "existing cluster main in us-central1: it has no workload pool" in said
     assert "--workload-pool=acme.svc.id.goog" in said
 
@@ -347,7 +347,7 @@ def test_managed_prometheus_needs_the_collectors_of_a_cluster_that_exists(doctor
     managed = ("node_pools:", "monitoring: {prometheus: managed}\n    node_pools:")
     code, said = doctor("gke-h100", PROJECT, EXISTING, managed)
     assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert "existing cluster main in us-central1: its managed collection is off" in said
     assert "--enable-managed-prometheus" in said
     clusters = "projects.locations.clusters.update"
@@ -366,8 +366,8 @@ def test_a_node_pool_of_another_stack_is_named(doctor: Doctor) -> None:
         "gke-h100", PROJECT, EXISTING, ("node_pools:", "system_pool: {}\n    node_pools:")
     )
     assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
-    assert "node pool system of existing cluster main: exists already" in said
+    assert "1 would fail, 0 could not be checked" in said
+    assert "node pool system of existing cluster main: already exists" in said
     assert (
         "gcloud container node-pools delete system --cluster=main --location=us-central1 "
         "--project=acme" in said
@@ -383,5 +383,5 @@ def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doc
     doctor.plane.close()
     code, said = doctor("gke-h100", PROJECT, EXISTING)
     assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert "endpoint of existing cluster main: no connection from here to 127.0.0.1:" in said

@@ -36,7 +36,7 @@ def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
     [
         ({"name": "other"}, "of project acme: does not exist"),
         ({"zone": "us-central1-a"}, "of project acme: does not exist"),
-        ({"machine_type": "a3-megagpu-8g"}, "is of a3-megagpu-8g, and the nodes of pool"),
+        ({"machine_type": "a3-megagpu-8g"}, "reserves a3-megagpu-8g, but the nodes of pool"),
         ({"specific": False}, "specificReservationRequired is off"),
         ({"taken": 1}, "1 machines, 1 in use; the stack needs 1 there"),
     ],
@@ -47,7 +47,7 @@ def test_what_is_wrong_with_a_reservation_is_named(
     write_account(doctor.environment, {"reservations": [{**H100, **changed}]})
     code, said = doctor("gke-h100", PROJECT, named("week"))
     assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     assert what in said
 
 
@@ -100,5 +100,5 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("gke-h100", PROJECT, change)
     assert code == CANNOT_RUN, said
-    assert "0 would fail, 1 could not be asked" in said
-    assert f"could not be asked: the right {right} is missing" in said
+    assert "0 would fail, 1 could not be checked" in said
+    assert f"could not be checked: the right {right} is missing" in said

@@ -237,7 +237,7 @@ def test_doctor_names_the_clouds_own_device_plugin_with_the_command_that_removes
     code, said = doctor(engine)
     assert code == 1, said
     assert f"kubectl delete daemonset {name} -n kube-system" in said
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     client.delete(f"{daemonsets}/{name}")
     code, said = doctor(engine)
     assert code == 0, said
