@@ -23,9 +23,9 @@ def scaling_lines(
         else f"one for every {target} of {metric.called}"
     )
     most = (
-        "all partitions that are left for it"
+        "all remaining partitions"
         if request.max == "partitions"
-        else f"stated; there is room for {scaling.places}"
+        else f"as stated; there is room for {scaling.places}"
     )
     by_keda = isinstance(scaler, plan.KedaPlan)
     query = values.scaling_query(deployment) if by_keda else values.pod_metric(deployment).query

@@ -212,7 +212,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
             f"{nodes} of {pool.machine.name} in {', '.join(pool.zones)}, {pool.capacity.mode}"
         )
         if isinstance(pool, plan.EksPoolPlan) and pool.karpenter is not None:
-            description += ", made by Karpenter"
+            description += ", created by Karpenter"
     else:
         description = f"{nodes}, not created by this stack"
     _line(console, f"pool {pool.name}: {description}", "bold")
@@ -243,9 +243,12 @@ def _pod(request: values.JsonObject, console: Console) -> None:
     """Writes the YAML lines that a pod needs to run here and get a device."""
     first, *alternatives = request["limits"] or [None]
     if first is None:
-        _line(console, "  a pod requests   what its entry in workloads states; there is none yet")
+        _line(
+            console,
+            "  a pod requests  the resources of its entry in workloads; there is no entry yet",
+        )
         return
-    _line(console, "  a pod asks for one with, in its spec:")
+    _line(console, "  a pod requests one with this in its spec:")
     lines = values.as_flow_yaml(
         {
             "nodeSelector": request["nodeSelector"],
@@ -346,7 +349,7 @@ def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
     comes = (
         f"{driver.version}{'' if driver.exact else ' or newer'}"
         if driver.version
-        else "not known until a node is up"
+        else "unknown until a node is up"
     )
     return f"{comes} ({driver.of})" + (f"; the layout needs {needed} or newer" if needed else "")
 

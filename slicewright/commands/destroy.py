@@ -124,7 +124,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         console = Console(stderr=True, emoji=False, width=console.width)
     file = parsed.file or stack_files.path_of(parsed.stack)
     try:
-        fleet = plan.read_file(file, name=stack_files.display_path(file))
+        fleet = stack_files.read_plan(file)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT

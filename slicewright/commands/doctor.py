@@ -40,7 +40,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(names[0])
     stack = parsed.stack[0] if parsed.stack else None
     try:
-        fleet = plan.read_file(file, name=stack_files.display_path(file))
+        fleet = stack_files.read_plan(file)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT

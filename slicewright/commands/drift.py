@@ -122,7 +122,7 @@ def _cluster(
         try:
             return Access(context_of(json.loads(state.kubeconfig), Path.cwd()))
         except (BadKubeconfig, ValueError) as e:
-            raise NoCluster(f"the kubeconfig of the stack's state cannot be used: {e}") from None
+            raise NoCluster(f"the kubeconfig in the stack's state cannot be used: {e}") from None
 
     existing = isinstance(named[1], plan.ByoFleetPlan)
     return from_options if existing or parsed.kubeconfig or parsed.context else from_state

@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(parsed.stack)
     try:
-        fleet = plan.read_file(file, name=stack_files.display_path(file))
+        fleet = stack_files.read_plan(file)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT

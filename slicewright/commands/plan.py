@@ -117,7 +117,7 @@ def _read(names: Sequence[str]) -> list[tuple[str, plan.FleetPlan]] | None:
     for name in names:
         file = stack_files.path_of(name)
         try:
-            fleet = plan.read_file(file, name=stack_files.display_path(file))
+            fleet = stack_files.read_plan(file)
         except spec.SpecError as e:
             failed = True
             print(e, file=sys.stderr)

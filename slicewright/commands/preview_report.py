@@ -98,7 +98,7 @@ def _read(parsed: argparse.Namespace, file: Path) -> _Change:
     """Raises SpecError, _BadInput, OSError and UnicodeDecodeError."""
     from slicewright.preview import markdown, steps
 
-    source = plan.source_of(file, name=stack_files.display_path(file))
+    source = stack_files.read_source(file)
     after = plan.read_source(source)
     before = plan.read_file(Path(parsed.before), name=parsed.before) if parsed.before else None
     acknowledged = _acknowledged(source, markdown.ACKNOWLEDGE_KEY)

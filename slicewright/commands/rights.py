@@ -90,7 +90,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(names[0])
     name = stack_files.display_path(file)
     try:
-        source = plan.source_of(file, name=name)
+        source = stack_files.read_source(file)
         fleet = plan.read_source(source)
         if not isinstance(fleet, plan.ByoFleetPlan):
             # The rights of features that cannot be deployed yet are not known.

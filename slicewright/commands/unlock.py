@@ -77,7 +77,9 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 def _unlock_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int:
     project = asking.project_name()
     locks = backend.files(lock_prefix(project, parsed.stack))
-    vouched = {host: f"you confirmed that no pulumi works on it on {host}" for host in parsed.host}
+    vouched = {
+        host: f"you confirmed that no pulumi is working on it on {host}" for host in parsed.host
+    }
     judged, unreadable = _judged(locks, vouched)
     if unused := sorted(set(parsed.host) - {verdict.lock.host for verdict in judged}):
         say(f"no lock belongs to host {', '.join(unused)}")

@@ -105,7 +105,7 @@ def cluster_name(
                 subject,
                 "does not exist, but the stack file says existing: true",
                 "correct cluster.name, or remove existing so that the stack creates the cluster; "
-                "to list the clusters: {list_all}",
+                f"to list the clusters: {list_all}",
             )
         case _:
             return ok(subject, "the name is free")

@@ -39,7 +39,7 @@ def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
         return {"Version": "2012-10-17", "Statement": [allowed]}
     return {
         "title": f"slicewright doctor {fleet.cluster.name}"[:_ROLE_TITLE_MAX],
-        "description": f"What slicewright doctor asks for GKE cluster {fleet.cluster.name}",
+        "description": f"Rights of slicewright doctor to check GKE cluster {fleet.cluster.name}",
         "stage": "GA",
         "includedPermissions": rights,
     }

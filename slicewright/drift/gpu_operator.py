@@ -69,7 +69,7 @@ def _release(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
     where = f"Helm release {operator.release}"
     heal = f"pulumi up --refresh --stack {stack}"
     if installed.chart is None:
-        yield _finding(where, "no revision of it is deployed", heal)
+        yield _finding(where, "no revision is deployed", heal)
     elif operator.chart_path is None and _plain(installed.chart) != _plain(operator.chart_version):
         yield _finding(
             where,
@@ -88,11 +88,11 @@ def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
         where = f"ConfigMap {namespace}/{file.name}"
         data = installed.configs.get(file.name)
         if data is None:
-            yield _finding(where, "is not there", heal)
+            yield _finding(where, "does not exist", heal)
         elif dict(data) != dict(file.data):
             yield _finding(
                 where,
-                "its content is not that of which its name has the hash",
+                "its content does not match the hash in its name",
                 # The ConfigMap is immutable, so the change was a deletion and a recreation.
                 f"kubectl -n {namespace} delete configmap {file.name} && {heal}",
             )
@@ -104,7 +104,7 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
         return
     where = f"ClusterPolicy {name}"
     if installed.policy is None:
-        yield _finding(where, "is not there", _made_again(fleet))
+        yield _finding(where, "does not exist", _made_again(fleet))
         return
     files = values.operator_files(fleet)
     if isinstance(fleet, ByoFleetPlan) and is_adopted(fleet):

@@ -105,8 +105,10 @@ class Looking:
 def _under_way(between: Between, holders: Sequence[str], stack: str) -> Unseen:
     return Unseen(
         between=between,
-        why=f"an update works on the stack, or was killed: {'; '.join(holders)} holds its lock",
-        remedy=f"look again when it has ended; of a killed one: slicewright unlock --stack {stack}",
+        why=f"an update is running on the stack, or was killed: {'; '.join(holders)} holds its "
+        "lock",
+        remedy="run drift again when it has ended; if it was killed: slicewright unlock --stack "
+        f"{stack}",
     )
 
 
@@ -114,4 +116,4 @@ def _read(text: str) -> Preview:
     try:
         return read_preview(text)
     except NotAPreview as e:
-        raise NotAPreview(f"what pulumi prints cannot be read: {e}") from None
+        raise NotAPreview(f"cannot parse the output of pulumi: {e}") from None

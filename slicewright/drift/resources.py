@@ -13,10 +13,10 @@ from slicewright.preview.steps import Outcome, Preview, Step
 _MOST_FIELDS: Final = 6
 _MOST_TEXT: Final = 60
 _BY_PROGRAM: Final[Mapping[Outcome, str]] = {
-    Outcome.CREATED: "is declared, and was not made",
-    Outcome.ADOPTED: "is declared, and was not taken over",
-    Outcome.DELETED: "is no longer declared, and still there",
-    Outcome.FORGOTTEN: "is no longer declared, and still in the state",
+    Outcome.CREATED: "is declared, but was not created",
+    Outcome.ADOPTED: "is declared, but was not adopted",
+    Outcome.DELETED: "is no longer declared, but still exists",
+    Outcome.FORGOTTEN: "is no longer declared, but is still in the state",
 }
 _PART: Final = re.compile(r'\["(?P<quoted>[^"]*)"\]|\[(?P<index>\d+)\]|(?P<name>[^.\[\]]+)')
 """One part of a property path. Source: Pulumi docs, property paths."""
@@ -58,7 +58,8 @@ def pending_creations(urns: Sequence[str], stack: str) -> list[Unseen]:
     return [
         Unseen(
             between=Between.CLOUD,
-            why=f"the creation of {urn} was cut off: the cloud may have it, and the state has not",
+            why=f"the creation of {urn} was interrupted: it may exist in the cloud, but is not in "
+            "the state",
             remedy=f"slicewright recover --stack {stack}",
         )
         for urn in urns
@@ -81,7 +82,7 @@ def _drift(preview: Preview, between: Between, heal: str) -> tuple[list[Finding]
 
 def _difference(step: Step, between: Between) -> str:
     if between is Between.CLOUD and step.outcome is Outcome.DELETED:
-        return "is in the state, and not in the cloud"
+        return "is in the state, but not in the cloud"
     if between is Between.PROGRAM and step.outcome in _BY_PROGRAM:
         return _BY_PROGRAM[step.outcome]
     changes = [_change(step, name) for name in step.fields[:_MOST_FIELDS]]

@@ -43,7 +43,7 @@ def silicon_drift(
     if objects.controller == 0:
         unseen.append(
             _unseen(
-                "the fleet controller does not run, so what is said of pools may be old",
+                "the fleet controller does not run, so the state of pools may be outdated",
                 "kubectl -n slicewright-system describe deployment fleet-controller",
             )
         )
@@ -64,7 +64,7 @@ def _of_pool(
     where = f"pool {view.name}"
     if view.state is State.MISSING:
         yield _finding(
-            where, "the cluster has no GPUPool of it", f"pulumi up --refresh --stack {stack}"
+            where, "the cluster has no GPUPool of this name", f"pulumi up --refresh --stack {stack}"
         )
         return
     if view.state is State.CHANGING:
@@ -93,7 +93,7 @@ def _of_node(
     if condition is not None and condition.status == "True":
         return
     reason = condition.reason if condition else "NotSeenYet"
-    message = condition.message if condition else "the fleet controller has not looked at it yet"
+    message = condition.message if condition else "the fleet controller has not processed it yet"
     step = next_steps.node_step(reason, node=node.name, pool=pool.name, undo=undo)
     reason, message = shortened(reason, _LONGEST_REASON), shortened(message, _LONGEST_MESSAGE)
     if condition is None or condition.status != "False":

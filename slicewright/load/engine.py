@@ -151,5 +151,5 @@ def _read(process: subprocess.Popen[str], ran: Ran, progress: Callable[[str], No
 def _progress_line(ran: Ran, now: Progress) -> str:
     return (
         f"{now.seconds:.0f} s: {len(ran.outcomes) - ran.failed} answered, {ran.failed} failed, "
-        f"{now.under_way} under way"
+        f"{now.under_way} in flight"
     )

@@ -38,7 +38,7 @@ def given_targets(urls: list[str]) -> tuple[Target, ...]:
             raise _bad(url) from None
         if parts.username is not None or parts.password is not None:
             # The URL is not quoted, so that it cannot get into a log.
-            raise BadUrl("--url has a password, which everybody on this machine can read")
+            raise BadUrl("--url contains a password, which every user of this machine can read")
         if wrong or parts.query or parts.fragment:
             raise _bad(url)
     return tuple(Target(name=url.rstrip("/"), url=url.rstrip("/")) for url in urls)
@@ -57,7 +57,7 @@ def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
     except ApiError as e:
         if e.status == 404:
             raise NoAddress(
-                f"the cluster has no Service {namespace}/{name}; is `pulumi up` done?"
+                f"the cluster has no Service {namespace}/{name}; has `pulumi up` finished?"
             ) from None
         raise
     balancer = (service.get("status") or {}).get("loadBalancer") or {}
@@ -67,7 +67,11 @@ def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
             host = f"[{host}]" if ":" in host else host
             return (Target(name=f"Service {namespace}/{name}", url=f"http://{host}:{_PORT}"),)
     kind = service["spec"].get("type", "ClusterIP")
-    missing = "has no address yet" if kind == "LoadBalancer" else "is reached from the cluster only"
+    missing = (
+        "has no address yet"
+        if kind == "LoadBalancer"
+        else "is reachable only from inside the cluster"
+    )
     raise NoAddress(
         f"Service {namespace}/{name} of type {kind} {missing}. On a machine in the network of its "
         "pods, add --pods; in a pod of the cluster, "

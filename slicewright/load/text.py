@@ -20,13 +20,14 @@ def summary_lines(load: Load, results: Results) -> list[str]:
     count = len(load.targets)
     lines = [
         f"{load.workload}: {how} for {load.duration_s} s at {count} address"
-        f"{'es' if count != 1 else ''}, {results.duration_s:.1f} s with the last answers",
+        f"{'es' if count != 1 else ''}, {results.duration_s:.1f} s until the last answer",
         f"  answered        {whole.answered}, {whole.per_second:.1f} a second"
         + (f"; {whole.failed} failed" if whole.failed else ""),
     ]
     if results.dropped:
         lines.append(
-            f"  not sent        {results.dropped}: that many were due while too many were under way"
+            f"  not sent        {results.dropped}: too many requests were in flight when they "
+            "were due"
         )
     if whole.latency_ms is not None:
         lines.append(f"  whole answer    {_times(whole.latency_ms)}")
@@ -40,10 +41,7 @@ def summary_lines(load: Load, results: Results) -> list[str]:
         lines.append(f"  tokens          {whole.tokens}, {whole.tokens_per_second:.1f} a second")
     if whole.request_tokens_per_second is not None:
         each = whole.request_tokens_per_second
-        lines.append(
-            f"  of a request    {each.mean:.1f} tokens a second, half of them have {each.p50:.1f} "
-            "or more"
-        )
+        lines.append(f"  per request     {each.mean:.1f} tokens a second, median {each.p50:.1f}")
     return lines
 
 

@@ -52,8 +52,8 @@ def backend_of(url: str) -> Backend | None:
             return GoogleBucket(parts.netloc, parts.path.strip("/"))
         case scheme:
             raise Unsupported(
-                f"the locks of a {scheme}:// backend are not read; look at them yourself, and when "
-                "no pulumi works on the stack: pulumi cancel"
+                f"the locks of a {scheme}:// backend cannot be read; check them yourself, and if "
+                "no pulumi is working on the stack: pulumi cancel"
             )
 
 
@@ -97,8 +97,8 @@ class S3Bucket:
         for name in _OTHER_IDENTITY:
             if name in options:
                 raise Unsupported(
-                    f"the locks of an S3 backend with the option {name} are not read; look at "
-                    "them yourself, and when no pulumi works on the stack: pulumi cancel"
+                    f"the locks of an S3 backend with the option {name} cannot be read; check "
+                    "them yourself, and if no pulumi is working on the stack: pulumi cancel"
                 )
         session = AwsSession(options.get("region", _DEFAULT_REGION), options.get("profile"))
         self._errors = session.errors

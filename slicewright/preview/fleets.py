@@ -42,10 +42,10 @@ def pools(fleets: Fleets) -> str:
     heading = "### Pools, by the stack file"
     parts = []
     if rows:
-        header = ("pool", "effect on its nodes", "nodes so far", "what changes")
+        header = ("pool", "effect on its nodes", "current nodes", "changes")
         parts.append(table(header, rows, at_most=ROWS))
     if fleet:
-        parts.append("Of the cluster and of all pools:\n" + "\n".join(fleet))
+        parts.append("The cluster and all pools:\n" + "\n".join(fleet))
     return "\n\n".join((heading, *parts))
 
 

@@ -30,14 +30,14 @@ _GUARDED: Mapping[str, str] = {
     "kubernetes:core/v1:Namespace": "everything in the namespace",
     "kubernetes:core/v1:PersistentVolumeClaim": "the data on its volume",
     "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition": "all objects of this kind",
-    "kubernetes:helm.sh/v3:Release": "what the chart installed; no GPU is offered without it",
+    "kubernetes:helm.sh/v3:Release": "everything that the chart installed: no GPU is offered",
 }
 """Type of resource -> the loss if such a resource ends."""
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _OF_CHART: Mapping[str, str] = {
     "keda": "its CRDs with all ScaledObjects; replicas stay as they are until it is back",
-    "kube-prometheus-stack": "what Prometheus has measured, unless a volume of its own has it",
-    "cluster-autoscaler": "what adds and removes nodes; those that there are stay",
+    "kube-prometheus-stack": "Prometheus's data, unless it is on a persistent volume",
+    "cluster-autoscaler": "the autoscaler: existing nodes stay, and none is added or removed",
 }
 """End of a Helm release's chart name -> the loss if it ends. Other charts are GPU operators."""
 

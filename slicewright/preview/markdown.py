@@ -30,7 +30,9 @@ def report(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> str:
     sections = [section for section in _sections(stack, preview, guard, fleets) if section]
     for n, section in enumerate(sections):
         if length + len(section) > LONGEST - 200:
-            parts.append(f"*{_many(len(sections) - n, 'more section')} did not fit in here.*")
+            parts.append(
+                f"*{_many(len(sections) - n, 'more section')} did not fit into this report.*"
+            )
             break
         parts.append(section)
         length += len(section) + 2
@@ -73,7 +75,7 @@ def _failed(preview: Preview) -> str:
         return ""
     lines = [line for error in preview.errors for line in plain_lines(error).split("\n")]
     excerpt = fenced(lines[-_ERROR_LINES:])
-    return f"The preview failed, so that what follows is not all:\n\n{excerpt}"
+    return f"The preview failed, so this report is incomplete:\n\n{excerpt}"
 
 
 def _verdict(guard: Guard) -> str:
@@ -83,8 +85,8 @@ def _verdict(guard: Guard) -> str:
         lines += [
             "> [!CAUTION]",
             f"> **{_many(len(guard.open), 'change')} {ends} pods or {delete} data, and {are} not "
-            "acknowledged.** Pulumi drains nothing and asks no disruption budget. If that is "
-            "meant, write into the stack file:",
+            "acknowledged.** Pulumi does not drain nodes and ignores disruption budgets. If this "
+            "is intended, add to the stack file:",
             ">",
             "> ```yaml",
             "> config:",
@@ -117,7 +119,7 @@ def _listed_codes(guard: Guard) -> list[str]:
     codes = list(dict.fromkeys(loss.code for loss in (*guard.acknowledged, *guard.open)))
     lines = [f'- "{code}"' for code in codes[:_CODES]]
     if len(codes) > _CODES:
-        lines.append(f"# and {len(codes) - _CODES} more, when these are acknowledged")
+        lines.append(f"# and {len(codes) - _CODES} more, once these are acknowledged")
     return lines
 
 
@@ -146,9 +148,9 @@ def _what_ends(loss: Loss) -> str:
 
 def _why(step: Step) -> str:
     if step.outcome is Outcome.DELETED:
-        return "the program has it no more"
+        return "no longer in the program"
     if not step.causes:
-        return "goes along with another resource that is replaced"
+        return "replaced together with another resource"
     return _listed(step.causes)
 
 

@@ -110,7 +110,7 @@ def read_preview(text: str) -> Preview:
         ]
         unchanged = sum(1 for operation in raw if operation["op"] == "same")
     except (KeyError, TypeError, AttributeError, IndexError) as e:
-        raise NotAPreview(f"a step is not as Pulumi writes it ({type(e).__name__}: {e})") from None
+        raise NotAPreview(f"a step is not in Pulumi's format ({type(e).__name__}: {e})") from None
     return Preview(
         steps=steps,
         unchanged=unchanged,

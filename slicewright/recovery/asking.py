@@ -40,8 +40,8 @@ def ask(recovered: Recovered) -> Answers:
         new = [identity for identity in answer if identity.rpartition(",")[2] not in known_ids]
         if len(new) > 1:
             unclear[question.urn] = (
-                f"the account has several that it may be: {', '.join(new)}. Delete those that "
-                "nothing uses, then run this again"
+                f"several resources of the account match: {', '.join(new)}. Delete the unused "
+                "ones, then run the command again"
             )
         else:
             ids[question.urn] = new[0] if new else None

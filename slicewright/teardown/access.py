@@ -24,5 +24,5 @@ def client_of(kubeconfig: str) -> Client:
         credentials = CredentialSource(context).current()
     except (BadKubeconfig, NoCredentials, ValueError) as e:
         reason = " ".join(str(e).split())
-        raise NoAccess(f"the kubeconfig of the stack's state cannot be used: {reason}") from None
+        raise NoAccess(f"the kubeconfig in the stack's state cannot be used: {reason}") from None
     return Client(credentials, user_agent="slicewright-destroy")

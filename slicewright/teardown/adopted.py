@@ -35,17 +35,17 @@ class AdoptedOperator:
             existing = {name for name in named.values() if self._exists(client, name)}
         except (NoCluster, ApiError, Unreachable) as e:
             return [
-                f"whether ClusterPolicy {self.policy} still names this stack's ConfigMaps is not "
-                f"known: {' '.join(str(e).split())}"
+                f"cannot tell whether ClusterPolicy {self.policy} still names this stack's "
+                f"ConfigMaps: {' '.join(str(e).split())}"
             ]
         if not named:
             return []
         which = ", ".join(f"spec.{field}: {name}" for field, name in sorted(named.items()))
-        when = "that this destroys" if existing else "that are gone"
+        when = "that this command deletes" if existing else "that no longer exist"
         return [
-            f"ClusterPolicy {self.policy} names ConfigMaps {when} ({which}), without which its "
-            "pods do not start again; set them where the operator's settings are kept, or at "
-            f"once: {values.way_back(self.policy, spec)}"
+            f"ClusterPolicy {self.policy} names ConfigMaps {when} ({which}); its pods cannot "
+            "restart without them: change these fields in the operator's configuration, or run: "
+            f"{values.way_back(self.policy, spec)}"
         ]
 
     def _spec(self, client: Client) -> Mapping[str, Any]:

@@ -54,7 +54,7 @@ def of_target_group(
     users = group.get("LoadBalancerArns") or []
     proof = network_proof(group.get("VpcId"), life)
     if not proof and (used := balancers.intersection(users)):
-        proof = f"used by {min(used)}, which is the cluster's"
+        proof = f"used by {min(used)}, which belongs to the cluster"
     return Leftover(
         kind="target group",
         id=group["TargetGroupArn"],
@@ -74,9 +74,9 @@ def of_group(group: Resource, cluster: str, life: Life, balancers: Iterable[Bala
     users = [b.leftover.id for b in balancers if b.leftover.proof and identity in b.groups]
     proof = network_proof(group.get("VpcId"), life)
     if not proof and identity in life.groups:
-        proof = f"{identity} was made with this cluster"
+        proof = f"{identity} was created with this cluster"
     if not proof and users:
-        proof = f"of load balancer {users[0]}, which is the cluster's"
+        proof = f"of load balancer {users[0]}, which belongs to the cluster"
     # Source: kubernetes/cloud-provider-aws, pkg/providers/v1/aws.go, EnsureLoadBalancer.
     if not proof and name.removeprefix("k8s-elb-") in life.balancers:
         proof = f"named {name}, for a load balancer of the cluster"
@@ -119,7 +119,7 @@ def of_instance(instance: Resource, cluster: str, life: Life) -> Leftover:
     inside = sorted({g["GroupId"] for g in instance.get("SecurityGroups") or ()} & life.groups)
     proof = network_proof(instance.get("VpcId"), life)
     if not proof and inside:
-        proof = f"in security group {inside[0]}, made with this cluster"
+        proof = f"in security group {inside[0]}, created with this cluster"
     return Leftover(
         kind="instance",
         id=instance["InstanceId"],
@@ -153,7 +153,7 @@ def of_profile(profile: Resource, path: str, life: Life) -> Leftover:
     created = in_iso(profile.get("CreateDate"))
     proof = ""
     if life.precedes(created) and not profile.get("Roles"):
-        proof = "made after the cluster, and without a role since its stack's are deleted"
+        proof = "created after the cluster, and without a role, since the stack's roles are deleted"
     return Leftover(
         kind="instance profile",
         id=profile["InstanceProfileName"],
@@ -208,7 +208,9 @@ def of_log_group(group: Resource, life: Life) -> Leftover:
         kind="log group",
         id=group["logGroupName"],
         mark="EKS's name for this cluster's log group",
-        proof="EKS's name for this cluster's log group, made after the cluster" if younger else "",
+        proof="EKS's name for this cluster's log group, created after the cluster"
+        if younger
+        else "",
         retained=life.audited,
         created=created,
     )

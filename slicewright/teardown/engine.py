@@ -81,7 +81,7 @@ class Pulumi:
         try:
             state: Mapping[str, Any] = json.loads(text)
         except ValueError as e:
-            raise EngineFailed(f"what `pulumi stack export` prints cannot be read: {e}") from None
+            raise EngineFailed(f"cannot parse the output of `pulumi stack export`: {e}") from None
         return state
 
     def history(self, page: int) -> str:
@@ -117,7 +117,7 @@ class Pulumi:
         if done.returncode:
             if "no stack named" in done.stderr:
                 raise NoStack(
-                    f"there is no stack {self.stack}: nothing was made, or it was removed"
+                    f"stack {self.stack} does not exist: it was never deployed, or was removed"
                 )
             raise EngineFailed(f"`pulumi stack {command}` failed: {done.stderr.strip()}")
         return done.stdout

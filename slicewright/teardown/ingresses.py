@@ -132,7 +132,9 @@ def _leading_to(
     kind: str, resources: Sequence[Resource], field: str, known_ids: set[str]
 ) -> list[Leftover]:
     return [
-        Leftover(kind=kind, id=path_of(resource), proof=f"leads to {to}, which is the cluster's")
+        Leftover(
+            kind=kind, id=path_of(resource), proof=f"leads to {to}, which belongs to the cluster"
+        )
         for resource in resources
         if (to := path_of({"selfLink": resource.get(field, "")})) in known_ids
         and path_of(resource) not in known_ids

@@ -190,7 +190,10 @@ class Clearing:
                     self._evict(pod, refused)
             if self.clock.now() >= deadline:
                 names = [f"{p['metadata']['namespace']}/{p['metadata']['name']}" for p in remaining]
-                return [f"pod {n} has not left: {refused.get(n, 'it is ending')}" for n in names]
+                return [
+                    f"pod {n} is still running: {refused.get(n, 'it is terminating')}"
+                    for n in names
+                ]
             self.clock.sleep(_PAUSE_S)
 
     def _evict(self, pod: Object, refused: dict[str, str]) -> None:
@@ -249,7 +252,7 @@ class Clearing:
             }
             remaining = {name: path for name, path in remaining.items() if name in existing}
             if not remaining or self.clock.now() >= deadline:
-                return [f"{name} is still there{_why(existing[name])}" for name in remaining]
+                return [f"{name} still exists{_why(existing[name])}" for name in remaining]
             self.clock.sleep(_PAUSE_S)
 
     def _get(self, path: str) -> JsonObject | None:

@@ -60,7 +60,7 @@ _BALANCER: Final = re.compile(r"a[0-9a-f]{31}")
 KARPENTER_POOL: Final = "karpenter.sh/nodepool"
 """The key of the tag on everything that Karpenter launches."""
 
-CLUSTER_EXISTS: Final = "its cluster is there"
+CLUSTER_EXISTS: Final = "its cluster still exists"
 """The reason for keeping a deletable resource for now."""
 
 Resource = Mapping[str, Any]
@@ -259,7 +259,7 @@ def _endpoint_groups(project: GoogleNetwork, stack_networks: frozenset[str]) -> 
         Leftover(
             kind="network endpoint group",
             id=path_of(group),
-            proof=f"made by GKE, in {network}, which the stack made",
+            proof=f"created by GKE, in {network}, which the stack created",
         )
         for group in project.endpoint_groups
         if (network := _network_of(group, stack_networks))

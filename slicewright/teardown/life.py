@@ -44,13 +44,15 @@ class Life:
     def judged(self, leftover: Leftover) -> Leftover:
         """Returns the leftover with the proof from the cluster's own objects, if there is one."""
         if key_of(leftover) in self.retained:
-            proof = leftover.proof or "this cluster's objects named it, to be retained"
+            proof = leftover.proof or "objects in this cluster reference it and retain it"
             return replace(leftover, proof=proof, retained=True)
         if leftover.proof:
             return leftover
         later = key_of(leftover) in self.named_if_later and self.precedes(leftover.created)
         if key_of(leftover) in self.named or later:
-            return replace(leftover, proof="this cluster's objects named it, to go with them")
+            return replace(
+                leftover, proof="objects in this cluster reference it and are deleted with it"
+            )
         return leftover
 
     def joined(self, now: Life) -> Life:
@@ -94,7 +96,7 @@ def in_iso(value: Any) -> str:
 
 def network_proof(network: object, life: Life) -> str:
     if isinstance(network, str) and network in life.networks:
-        return f"in {network}, which the stack made"
+        return f"in {network}, which the stack created"
     return ""
 
 

@@ -93,7 +93,7 @@ _GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
     "container.clusters.list": "read",
 }
 _WHY: Final = {
-    "compute.networks.updatePolicy": "whoever deletes a firewall rule changes its network",
+    "compute.networks.updatePolicy": "deleting a firewall rule changes its network",
     **dict.fromkeys(
         ("compute.globalAddresses.list", "compute.globalForwardingRules.list"),
         "lists of all places have global ones, too",
@@ -138,7 +138,7 @@ def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
     if isinstance(fleet, GkeFleetPlan):
         return {
             "title": f"slicewright destroy {name}"[:_ROLE_TITLE_MAX],
-            "description": f"What slicewright destroy sweeps after GKE cluster {name}",
+            "description": f"Rights of slicewright destroy for leftovers of GKE cluster {name}",
             "stage": "GA",
             "includedPermissions": sorted(_GOOGLE),
         }

@@ -10,8 +10,8 @@ from slicewright.teardown.life import Key, key_of
 
 Choice = Literal["delete", "keep"]
 _DISKS: Final = frozenset({"disk", "snapshot"})
-LATE: Final = "kept: it was not there when you were asked; run this again, which shows it first"
-NOT_THE_CLUSTERS: Final = "not known to be this cluster's"
+LATE: Final = "kept: it was not listed when you confirmed; run the command again to list it"
+NOT_THE_CLUSTERS: Final = "not known to belong to this cluster"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Permission:
             return ""
         if choice == "delete":
             return "" if self.listed is None or key_of(leftover) in self.listed else LATE
-        return f"kept: {_reason(leftover)}; {flag} delete takes it"
+        return f"kept: {_reason(leftover)}; pass {flag} delete to delete it"
 
     def _choice(self, leftover: Leftover) -> tuple[str, Choice | None]:
         if leftover.kind in _DISKS:
@@ -48,9 +48,9 @@ class Permission:
 def _reason(leftover: Leftover) -> str:
     if not leftover.proof:
         return (
-            "its mark names the cluster, and nothing proves that this one made it: it may be an "
-            "earlier cluster's, or somebody else's"
+            "its tag or name refers to the cluster, but nothing proves that this cluster created "
+            "it: it may belong to an earlier cluster, or to somebody else"
         )
     if leftover.kind == "log group":
-        return "it has the cluster's audit log"
-    return "it is to outlive its cluster"
+        return "it holds the cluster's audit log"
+    return "it must outlive its cluster"

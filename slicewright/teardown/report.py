@@ -68,10 +68,10 @@ def lines_of(report: Report) -> Iterator[str]:
     if report.inventory is not None:
         yield from _inventory(report.inventory)
     if report.inventory_unknown:
-        yield f"  in the cluster: not known: {report.inventory_unknown}"
-    yield from _some("  did not leave the cluster in time", report.stuck)
+        yield f"  contents of the cluster: unknown: {report.inventory_unknown}"
+    yield from _some("  still in the cluster after the time limit", report.stuck)
     yield from _some(
-        "  deleted of what the cloud left", [_named(leftover) for leftover in report.deleted]
+        "  leftovers deleted in the cloud", [_named(leftover) for leftover in report.deleted]
     )
     yield from _leftover_lines(report.leftovers)
     for problem in report.unknown:
@@ -79,7 +79,7 @@ def lines_of(report: Report) -> Iterator[str]:
     for note in report.notes:
         yield f"  {note}"
     for obstacle in report.obstacles:
-        yield f"  in the way: {obstacle}"
+        yield f"  blocked: {obstacle}"
     if report.clean:
         yield "  nothing is left"
 
@@ -94,13 +94,13 @@ def _leftover_lines(leftovers: Sequence[Leftover]) -> Iterator[str]:
             if o.held == CLUSTER_EXISTS and o.kind == kind
         ]
         limit = len(names) if kind in ("disk", "snapshot") else _MOST_NAMES
-        title = f"  deleted once the cluster is gone, of the kind {kind}"
+        title = f"  deleted once the cluster is gone (kind {kind})"
         yield from _some(title, names, limit=limit)
     for leftover in leftovers:
         if leftover.held == CLUSTER_EXISTS:
             continue
         yield f"  left: {_named(leftover)}"
-        yield f"    known by: {leftover.proof or leftover.mark or 'nothing'}"
+        yield f"    identified by: {leftover.proof or leftover.mark or 'nothing'}"
         if leftover.created:
             yield f"    created: {leftover.created}"
         if leftover.held:
@@ -111,22 +111,20 @@ def _inventory(inventory: Inventory) -> Iterator[str]:
     yield from _some("  pods with GPUs on its nodes", inventory.gpu_pods)
     if inventory.other_pods:
         namespaces = [f"{count} in {name}" for name, count in sorted(inventory.other_pods.items())]
-        yield from _some("  namespaces with pods that are not the stack's", namespaces)
-    yield from _some("  not the stack's, and would go with it", inventory.foreign)
-    yield from _some("  load balancers, made for", inventory.balancers)
+        yield from _some("  pods of others, by namespace", namespaces)
+    yield from _some("  objects of others that would be deleted, too", inventory.foreign)
+    yield from _some("  load balancers, created for", inventory.balancers)
     yield from _some("  claims that are deleted with their data", inventory.claims)
     yield from _some("  machines that Karpenter ends", inventory.machines)
     volumes = [
         " ".join(filter(None, (v.name, v.size, v.claim, v.handle))) for v in inventory.retained
     ]
     yield from _some(
-        "  volumes whose disks are to outlive them (policy Retain)", volumes, limit=len(volumes)
+        "  volumes whose disks are retained (policy Retain)", volumes, limit=len(volumes)
     )
     copies = [f"{name} {handle}" for name, handle in inventory.retained_snapshots.items()]
-    yield from _some(
-        "  snapshots that are to outlive their volumes (policy Retain)", copies, limit=len(copies)
-    )
-    yield from _some("  disruption budgets that let no pod leave", inventory.budgets)
+    yield from _some("  snapshots that are retained (policy Retain)", copies, limit=len(copies))
+    yield from _some("  disruption budgets that allow no eviction", inventory.budgets)
 
 
 def _some(title: str, names: Sequence[str], *, limit: int = _MOST_NAMES) -> Iterator[str]:

@@ -70,7 +70,7 @@ class Sweep:
                 known_by_it = frozenset()
             waits_for = any(o.kind in known_by_it and self._may_go(o) for o in leftovers)
             if known_by_it and (listing.not_asked or waits_for):
-                leftovers.append(replace(leftover, held="deleted last: the rest is known by it"))
+                leftovers.append(replace(leftover, held="deleted last: it identifies the others"))
                 continue
             after = self._handled(leftover)
             if after is not None:

@@ -220,7 +220,7 @@ class Teardown:
         except NoStack:
             state = state_of(_EMPTY)
         except (KeyError, TypeError) as e:
-            raise Stopped(f"what `pulumi stack export` prints cannot be read: {e!r}") from None
+            raise Stopped(f"cannot parse the output of `pulumi stack export`: {e!r}") from None
         self._networks |= state.networks
         return state
 
@@ -253,9 +253,9 @@ class Teardown:
         in_the_way = [
             *report.obstacles,
             *(
-                f"{name} is not this stack's, and would go with it: its namespace, or the "
-                "definition of GPUPools, is deleted; move it or delete it, or destroy its own "
-                "stack first"
+                f"{name} does not belong to this stack, but would be deleted with its namespace "
+                "or with the definition of GPUPools; move or delete it, or destroy its own stack "
+                "first"
                 for name in inventory.foreign
             ),
             *([] if self.choices.disks else to_be_kept(inventory)),
@@ -271,8 +271,8 @@ class Teardown:
         if self.subject.existing or cluster_exists is not True or mine:
             return []
         return [
-            f"a cluster {self.subject.cluster} is in {self.subject.location}, and Pulumi's state "
-            "does not have it: it is another owner's, or was left by a killed `pulumi up` "
+            f"a cluster {self.subject.cluster} exists in {self.subject.location}, but not in "
+            "Pulumi's state: it belongs to somebody else, or a killed `pulumi up` left it "
             "(docs/how-to/interrupted-up.md)"
         ]
 
@@ -321,13 +321,13 @@ class Teardown:
                 return ""
             if ended.locked:
                 raise Stopped(
-                    "another `pulumi` works on the stack, or a killed one has left its lock; when "
-                    f"none does: slicewright unlock --stack {self.stack}"
+                    "another `pulumi` is working on the stack, or a killed one left its lock; if "
+                    f"none is working on it: slicewright unlock --stack {self.stack}"
                 )
             if ended.credentials:
                 raise Stopped(
-                    "the cloud refuses the credentials; renew them and run this again, it goes on "
-                    "where it was"
+                    "the cloud refuses the credentials; renew them, and run the command again to "
+                    "continue"
                 )
             gone = ended.unreachable and not without_cluster and self._cluster_exists() is False
             if gone:
@@ -335,7 +335,10 @@ class Teardown:
             elif not ended.held or attempt == _ATTEMPTS:
                 break
             elif sweep is not None:
-                self.tell("the cloud holds on to something; sweeping, then trying again")
+                self.tell(
+                    "the cloud refuses a deletion because of a dependency; deleting leftovers, "
+                    "then retrying"
+                )
                 sweep.until_clean(
                     life,
                     wait_s=self.choices.wait_s,
@@ -367,7 +370,7 @@ def proven_in(looked: Report) -> frozenset[Key]:
 
 
 def _why(leftover: Leftover) -> str:
-    return leftover.proof or f"{leftover.mark}, which proves nothing; you were asked"
+    return leftover.proof or f"{leftover.mark}, which proves nothing; you confirmed it"
 
 
 @contextmanager
@@ -377,6 +380,6 @@ def _answering() -> Iterator[None]:
         yield
     except (NoAccess, ApiError, Unreachable) as e:
         raise Stopped(
-            f"the cluster does not answer any more ({e}); run this again, with --unreachable if it "
-            "stays so"
+            f"the cluster no longer answers ({e}); run the command again, with --unreachable if "
+            "it still does not answer"
         ) from None

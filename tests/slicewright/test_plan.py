@@ -125,7 +125,7 @@ def test_the_lines_by_which_a_pod_asks_for_a_partition_are_printed(run: Any) -> 
     _, out, _ = run("plan", "-s", "eks-a100")
     assert (
         """\
-  a pod asks for one with, in its spec:
+  a pod requests one with this in its spec:
     nodeSelector: {slicewright.io/pool: demo-gpu-workers}
     tolerations:
     - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}

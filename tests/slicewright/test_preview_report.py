@@ -141,12 +141,12 @@ def test_what_pods_run_on_is_guarded_and_nothing_else(change: dict[str, Any], as
 @pytest.mark.parametrize(
     ("chart", "said"),
     [
-        ("gpu-operator", "no GPU is offered without it"),
-        ("oci://registry.example.com/charts/gpu-operator", "no GPU is offered without it"),
+        ("gpu-operator", "no GPU is offered"),
+        ("oci://registry.example.com/charts/gpu-operator", "no GPU is offered"),
         ("keda", "replicas stay as they are"),
         ("oci://registry.example.com/charts/keda", "replicas stay as they are"),
-        ("kube-prometheus-stack", "what Prometheus has measured"),
-        ("cluster-autoscaler", "what adds and removes nodes"),
+        ("kube-prometheus-stack", "Prometheus's data"),
+        ("cluster-autoscaler", "the autoscaler: existing nodes stay"),
     ],
 )
 def test_what_a_release_takes_with_it_is_named_by_its_chart(chart: str, said: str) -> None:
@@ -226,9 +226,9 @@ def test_a_preview_that_failed_is_said_and_exits_with_1(
         ("[]", "it has no list of steps"),
         ("{}", "neither steps nor diagnostics"),
         ('{"sequence": 0}\n{"sequence": 1}\n', "an event per line"),
-        ('{"steps": [{"urn": "x"}]}', "not as Pulumi writes it"),
+        ('{"steps": [{"urn": "x"}]}', "not in Pulumi's format"),
         ('{"steps": [{"op": "create", "urn": "x"}]}', "'x' is not a URN"),
-        ('{"steps": [3]}', "not as Pulumi writes it"),
+        ('{"steps": [3]}', "not in Pulumi's format"),
     ],
 )
 def test_what_is_not_a_preview_is_refused_with_its_reason(

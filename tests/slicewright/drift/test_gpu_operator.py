@@ -94,7 +94,7 @@ def test_a_setting_that_the_stack_does_not_declare_is_the_charts(
             "helm -n gpu-operator upgrade gpu-operator gpu-operator "
             "--repo https://helm.ngc.nvidia.com/nvidia --version v26.7.0 --reuse-values",
         ),
-        (None, "no revision of it is deployed", "pulumi up --refresh --stack eks-a100"),
+        (None, "no revision is deployed", "pulumi up --refresh --stack eks-a100"),
     ],
 )
 def test_another_chart_is_found(
@@ -119,8 +119,8 @@ def test_a_config_map_that_is_gone_or_has_other_content_is_found(
     other = {name: {"config.yaml": "version: v1"}}
     (changed,) = operator_drift(replace(installed, configs=other), fleet, "eks-a100")
     assert gone.where == changed.where == f"ConfigMap gpu-operator/{name}"
-    assert gone.difference == "is not there"
-    assert "its name has the hash" in changed.difference
+    assert gone.difference == "does not exist"
+    assert "does not match the hash in its name" in changed.difference
     assert changed.heal.startswith(f"kubectl -n gpu-operator delete configmap {name} && pulumi up")
 
 

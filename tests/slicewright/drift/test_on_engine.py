@@ -127,4 +127,4 @@ def test_without_pulumi_or_its_stack_there_is_one_line(
     assert "there is no stack dev" in capsys.readouterr().err
     monkeypatch.setenv("PATH", "/nonexistent")
     assert cli.main(["drift", "-s", "dev"]) == cli.CANNOT_RUN
-    assert "pulumi does not start" in capsys.readouterr().err
+    assert "cannot start pulumi" in capsys.readouterr().err

@@ -47,10 +47,10 @@ def test_a_value_that_the_cloud_has_changed_is_shown_with_both() -> None:
     [
         (
             "delete",
-            "is in the state, and not in the cloud",
-            "is no longer declared, and still there",
+            "is in the state, but not in the cloud",
+            "is no longer declared, but still exists",
         ),
-        ("create", "differs", "is declared, and was not made"),
+        ("create", "differs", "is declared, but was not created"),
         ("replace", "differs (would be replaced)", "differs (would be replaced)"),
     ],
 )

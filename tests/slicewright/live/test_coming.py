@@ -91,9 +91,9 @@ def test_another_layout_says_the_order_the_pods_and_the_time(
     shown = section(ahead, [])
     assert "3 nodes roll from `old` to" in shown
     assert "1. `n0`\n2. `n1`\n3. `n2`" in shown
-    assert "2 pods are evicted, and 1 pod cannot be now" in shown
+    assert "2 pods are evicted, and 1 pod cannot be evicted now" in shown
     assert "- on `n1`: `ai/c`: no controller would recreate it" in shown
-    assert "4 h 30 min at most" in shown
+    assert "at most 4 h 30 min" in shown
 
 
 def test_the_policy_is_the_one_that_comes(planned: plan.PoolPlan, world: World) -> None:
@@ -256,7 +256,7 @@ def test_evictions_of_one_node_are_counted_together_and_those_that_wait_are_name
     assert rolling.evicted == 2
     assert [one.pod for _, one in rolling.unevictable] == ["ai/p2", "ai/p3", "ai/p4", "ai/p5"]
     shown = section(ahead, [])
-    assert "2 pods are evicted, and 4 pods cannot be now and would hold it" in shown
+    assert "2 pods are evicted, and 4 pods cannot be evicted now and would block it" in shown
     assert "- on `n0`: `ai/p2`: disruption budget infer allows 2 evictions at a time" in shown
 
 

@@ -134,7 +134,7 @@ def test_of_several_locks_only_the_stale_ones_go(unlock: Unlock) -> None:
     code, said = unlock()
     assert code == cli.NOT_PROVEN
     assert [f.exists() for f in (stale, living, other, broken)] == [False, True, True, True]
-    assert "d.json is not as Pulumi writes a lock" in said
+    assert "d.json is not a lock in Pulumi's format" in said
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_without_pulumi_there_is_one_line(unlock: Unlock, monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", "/nonexistent")
     code, said = unlock()
     assert (code, said.count("\n")) == (cli.CANNOT_RUN, 1)
-    assert "pulumi does not start" in said
+    assert "cannot start pulumi" in said
 
 
 @pytest.mark.parametrize("host", ["", " "])

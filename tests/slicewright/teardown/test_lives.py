@@ -128,7 +128,7 @@ def test_what_is_listed_is_all_that_an_agreement_deletes(world: World, again: Ma
     report = teardown.run(looked)
     assert kept in deleted(report)
     assert ids(report) == {late}
-    assert "it was not there when you were asked" in report.leftovers[0].held
+    assert "it was not listed when you confirmed" in report.leftovers[0].held
 
 
 def test_a_volume_that_appears_after_the_question_keeps_its_policy(world: World) -> None:
@@ -223,7 +223,7 @@ def test_without_that_proof_the_disk_stays_and_is_shown(world: World) -> None:
     kill_once_the_cluster_is_gone(world)
     with pytest.raises(Killed):
         run(world)
-    assert any("was not written into Pulumi's state" in line for line in world.told)
+    assert any("could not be written into Pulumi's state" in line for line in world.told)
     looked = world.teardown().look()
     assert ids(looked) == {own}
     assert ids(world.teardown().run(looked)) == {own}
@@ -382,7 +382,7 @@ def test_the_audit_log_stays_unless_somebody_says_otherwise(
         aws_of_eks.settle("cluster")
     looked = on_eks.teardown().look()
     (shown,) = [one for one in looked.leftovers if one.kind == "log group"]
-    assert shown.held.startswith("kept: it has the cluster's audit log") is audit
+    assert shown.held.startswith("kept: it holds the cluster's audit log") is audit
     report = on_eks.teardown().run(looked)
     assert bool(ids(report, "log group")) is audit
     assert run(on_eks, logs="delete").clean

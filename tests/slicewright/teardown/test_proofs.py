@@ -190,7 +190,7 @@ def test_what_was_to_be_retained_once_stays_so() -> None:
 )
 def test_an_agreement_is_about_what_was_shown(kind: str, choice: str) -> None:
     marked = Leftover(kind=kind, id="x", mark="a tag", proof="")
-    assert f"--{choice} delete takes it" in Permission(listed=frozenset()).why_kept(marked)
+    assert f"--{choice} delete to delete it" in Permission(listed=frozenset()).why_kept(marked)
     agreed = {choice: "delete"}
     assert Permission(listed=frozenset({(kind, "x")}), **agreed).why_kept(marked) == ""
     assert Permission(listed=frozenset(), **agreed).why_kept(marked) == LATE
@@ -275,8 +275,8 @@ def test_disks_are_all_written_out_before_the_question_and_what_stays_has_its_re
     stays = replace(stays, held=Permission().why_kept(stays))
     report = Report(stack="dev", cluster="ml", dry_run=True, leftovers=[*goes, stays])
     lines = [*lines_of(report)]
-    assert "  deleted once the cluster is gone, of the kind disk: 40" in lines
+    assert "  deleted once the cluster is gone (kind disk): 40" in lines
     assert {f"    {one.id}: named" for one in goes} <= {*lines}
     assert "  left: disk vol-old" in lines
     assert f"    created: {BEGUN}" in lines
-    assert any("--disks delete takes it" in line for line in lines)
+    assert any("pass --disks delete to delete it" in line for line in lines)

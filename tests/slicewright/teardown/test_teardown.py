@@ -295,7 +295,9 @@ def test_what_others_have_in_a_namespace_of_the_stack_is_in_the_way(
     looked = world.teardown().look()
     assert looked.inventory is not None
     assert looked.inventory.foreign == ("Deployment gpu-operator/dashboard",)
-    with pytest.raises(Refused, match="dashboard is not this stack's, and would go with it"):
+    with pytest.raises(
+        Refused, match="dashboard does not belong to this stack, and would go with it"
+    ):
         world.teardown().run(looked)
     assert world.pulumi.runs == 0
 
@@ -313,7 +315,7 @@ def test_a_cluster_of_that_name_that_is_not_the_stacks_is_not_touched(on_eks: Wo
     before = on_eks.inventory()
     report = run(on_eks)
     assert not report.clean
-    assert "another owner's" in report.notes[0]
+    assert "belongs to somebody else" in report.notes[0]
     assert on_eks.inventory() == before
 
 

@@ -134,7 +134,7 @@ def test_what_changed_in_file_cloud_and_operator_is_found_and_healed(fleet: Flee
     groups = {w for w in looked.found("program and state") if w.startswith("aws:eks/nodeGroup")}
     assert groups == {f"aws:eks/nodeGroup:NodeGroup eks-{POOL}"}
     (gone,) = (w for w in looked.found("state and cloud") if "ConfigMap" in w)
-    assert looked.found("state and cloud")[gone]["what"] == "is in the state, and not in the cloud"
+    assert looked.found("state and cloud")[gone]["what"] == "is in the state, but not in the cloud"
     operator = looked.found("declared and installed operator")
     assert set(operator) == {
         "Helm release gpu-operator",

@@ -528,8 +528,8 @@ def test_destroy_leaves_the_cluster_as_it_was(client: Client, engine: Engine) ->
     client.create(others, theirs)
     refused = slicewright(engine.environment, "destroy", "-s", "existing-a100-t4", "--yes")
     assert refused.returncode == 1, refused.stdout + refused.stderr
-    assert "Deployment gpu-operator/dashboard is not this stack's" in refused.stderr
-    assert refused.stderr.count("is not this stack's") == 1, refused.stderr
+    assert "Deployment gpu-operator/dashboard does not belong to this stack" in refused.stderr
+    assert refused.stderr.count("does not belong to this stack") == 1, refused.stderr
     client.delete(f"{others}/dashboard")
     destroyed = slicewright(
         engine.environment, "destroy", "-s", "existing-a100-t4", "--yes", "--json"
