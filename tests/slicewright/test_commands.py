@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("command", "main"), [("slicewright", cli.main), ("slicewright-agent", node_agent.cli.main)]
 )
-def test_both_commands_tell_the_projects_version(
+def test_both_commands_print_the_version_of_the_project(
     command: str, main: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -103,7 +103,7 @@ def test_every_stack_that_is_named_is_planned_and_checked(
     assert "stacks/Pulumi.eks-a100.yaml: ok" in out
 
 
-def test_of_several_plans_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_several_plans_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["plan", "-s", "gke-h100", "-s", "eks-a100", "--json"]) == cli.BAD_INPUT
     out, err = capsys.readouterr()
     assert out == ""

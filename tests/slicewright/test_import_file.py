@@ -52,7 +52,7 @@ def test_a_pool_gets_its_id_and_comes_with_its_parent_and_provider(
     assert found == {"nameTable": {}, "resources": [PROVIDER, PARENT, {**POOL, "id": ID}]}
 
 
-def test_of_the_names_in_the_state_those_that_pools_use_are_kept(
+def test_names_in_the_state_that_pools_use_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = {"gke": URN, "gcp": "urn:gcp", "kubernetes": "urn:kubernetes"}

@@ -172,7 +172,7 @@ def test_the_steps_of_a_replacement_are_one_change() -> None:
     assert len(steps.read_preview(json.dumps({"steps": raw})).steps) == 1
 
 
-def test_with_the_file_as_it_was_the_report_says_what_rolls_and_what_it_costs(
+def test_the_report_shows_rollouts_and_costs_with_the_earlier_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (pool,) = FLEET["node_pools"]  # type: ignore[misc]
@@ -199,7 +199,7 @@ def test_with_the_file_as_it_was_the_report_says_what_rolls_and_what_it_costs(
     assert more > 0
 
 
-def test_a_preview_that_failed_is_said_and_exits_with_1(
+def test_a_failed_preview_is_reported_and_exits_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = [
@@ -331,7 +331,7 @@ def test_the_stack_file_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "a:12345678" in capsys.readouterr().out
 
 
-def test_an_acknowledgement_that_cannot_be_read_is_said_in_one_line(
+def test_an_unreadable_acknowledgement_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deep: Any = "a:12345678"

@@ -151,7 +151,7 @@ def test_the_exported_environment_is_the_default_wherever_one_stands(
     assert f"gke-h100 in {environment.root} is not running" in said
 
 
-def test_one_that_runs_is_meant_although_an_interrupted_one_lies_beside_it(
+def test_the_running_environment_is_chosen_beside_an_interrupted_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     running = ended(tmp_path, "gke-h100")
@@ -243,9 +243,7 @@ class TestFault:
             ({"profile": "9g.5gb"}, "--profile 9g.5gb: H100-80 has "),
         ],
     )
-    def test_one_that_could_have_no_effect_is_refused(
-        self, wrong: dict[str, Any], told: str
-    ) -> None:
+    def test_a_fault_without_effect_is_refused(self, wrong: dict[str, Any], told: str) -> None:
         fault = faults.WrongLayout(
             **{"pool": "h100-partition-3g", "node": 0, "gpu": 0, "profile": "1g.10gb", **wrong}
         )
@@ -286,7 +284,9 @@ def test_where_nothing_is_broken_repair_says_so(
     assert _run(capsys, "repair", *where) == (cli.PROVEN, "no node had a fault\n")
 
 
-def test_nothing_to_destroy_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_destroy_without_environments_reports_that(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     code, told = _run(capsys, "destroy", "--directory", tmp_path)
     assert code == cli.PROVEN
     assert "nothing to destroy" in told

@@ -20,14 +20,14 @@ def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def test_of_eks_the_output_is_a_policy_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rights_for_eks_are_a_policy_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["rights", "-s", "eks-a100"]) == cli.PROVEN
     policy = json.loads(capsys.readouterr().out)
     assert policy.keys() == {"Version", "Statement"}
     assert all(one["Effect"] == "Allow" for one in policy["Statement"])
 
 
-def test_of_gke_the_output_is_a_custom_role(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rights_for_gke_are_a_custom_role(capsys: pytest.CaptureFixture[str]) -> None:
     """The keys of IAM's Role that a file for `gcloud iam roles create` may have."""
     assert cli.main(["rights", "-s", "gke-h100"]) == cli.PROVEN
     role = json.loads(capsys.readouterr().out)
@@ -36,7 +36,7 @@ def test_of_gke_the_output_is_a_custom_role(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
-def test_json_tells_what_needs_each_right_and_why(
+def test_json_has_the_user_and_the_reason_of_each_right(
     stack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["rights", "-s", stack]) == cli.PROVEN
@@ -162,7 +162,7 @@ def test_wrong_use_leaves_stdout_empty(
     assert said in err
 
 
-def test_of_what_cannot_be_built_yet_no_rights_are_listed(
+def test_features_that_cannot_be_deployed_yet_have_no_rights(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "Pulumi.shares.yaml"
@@ -197,7 +197,7 @@ config:
         (200, "the inline policies of a role may have at most 10240 together: divide"),
     ],
 )
-def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(
+def test_a_policy_that_is_too_long_names_where_to_attach_it(
     roles: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = yaml.safe_load((ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text())

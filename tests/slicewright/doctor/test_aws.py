@@ -22,7 +22,7 @@ def test_an_ordinary_account_would_refuse_nothing(doctor: Doctor) -> None:
     assert "p4d.24xlarge for pool demo-gpu-workers: offered in eu-west-1a" in said
 
 
-def test_it_only_reads(doctor: Doctor) -> None:
+def test_doctor_only_reads_an_aws_account(doctor: Doctor) -> None:
     doctor("eks-a100")
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     called = {json.loads(line)["operation"] for line in log}
@@ -92,7 +92,7 @@ def test_more_node_groups_than_a_cluster_may_have_are_named(doctor: Doctor) -> N
     assert "--service-code eks --quota-code L-6D54EA21 --desired-value 3" in said
 
 
-def test_nat_gateways_of_which_the_zone_has_all_that_it_may_have_are_named(doctor: Doctor) -> None:
+def test_a_zone_without_room_for_a_nat_gateway_is_named(doctor: Doctor) -> None:
     private = ("name: p4d-cluster", "name: p4d-cluster\n      network: private")
     write_account(doctor.environment, **{**PROMPT, "nat_gateways_per_zone": 1})
     code, said = doctor("eks-a100", private)

@@ -85,7 +85,7 @@ def test_a_resource_group_is_asked_for_its_reservations(doctor: Doctor) -> None:
     assert f"resource group {GROUP}-other: does not exist in" in said
 
 
-def test_a_key_of_secrets_that_is_there_passes(doctor: Doctor) -> None:
+def test_an_existing_secrets_key_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "keys": {KEY: {}}})
     code, said = doctor("eks-a100", SECRETS)
     assert code == PROVEN, said

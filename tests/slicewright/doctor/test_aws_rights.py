@@ -135,7 +135,7 @@ def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
     assert f"the right {right} is missing" in said
 
 
-def test_of_somebody_who_is_neither_user_nor_role_nothing_is_known(doctor: Doctor) -> None:
+def test_rights_of_a_caller_that_is_no_user_or_role_are_unknown(doctor: Doctor) -> None:
     root = "arn:aws:iam::123456789012:root"
     write_account(doctor.environment, **{**PROMPT, "caller": {"arn": root}})
     code, said = doctor("eks-a100")

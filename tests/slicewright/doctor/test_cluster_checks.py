@@ -184,7 +184,7 @@ def test_the_policy_for_new_nodes_needs_a_newer_kubernetes() -> None:
     assert wrong(tainted) == []
 
 
-def test_without_feature_discovery_of_its_own_the_operator_needs_one_that_is_there() -> None:
+def test_an_operator_without_feature_discovery_needs_an_installed_one() -> None:
     without = fleet(gpu_operator={"nfd": {"enabled": False}})
     (finding,) = wrong(without)
     assert finding.subject == "Node Feature Discovery"

@@ -123,7 +123,7 @@ def said(served: str, version: str) -> Finding:
     return found
 
 
-def test_a_version_with_an_image_is_there_and_another_fails(served: str) -> None:
+def test_only_a_driver_version_with_an_image_passes(served: str) -> None:
     there = said(served, "580.126.20")
     assert (there.verdict, there.detail) == ("ok", "available for rhel9.6, ubuntu24.04")
     missing = said(served, "580.126")

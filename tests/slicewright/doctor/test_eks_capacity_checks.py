@@ -147,7 +147,7 @@ def test_a_block_that_has_not_begun_is_reported_with_its_day() -> None:
     assert found.remedy.startswith("run `pulumi up` once it is active")
 
 
-def test_a_block_tells_when_it_ends_and_cannot_be_made_larger() -> None:
+def test_a_capacity_block_shows_its_end_and_cannot_grow() -> None:
     block = dataclasses.replace(THERE, block=True, end="2026-12-02 11:30 UTC")
     (found,) = of(fleet_of(BLOCK), block)
     assert found.detail.endswith("it ends at 2026-12-02 11:30 UTC")
@@ -181,7 +181,7 @@ def test_a_group_has_the_instances_of_all_its_reservations_that_fit() -> None:
     assert found.detail == "reserves no machines, but the pool's nodes are p4d.24xlarge"
 
 
-def test_one_that_is_not_there_or_does_not_answer_never_passes() -> None:
+def test_a_missing_or_unanswered_reservation_never_passes() -> None:
     (found,) = reservation_findings(fleet_of(NAMED), {ONE: None}, "no")
     assert (found.verdict, found.subject) == ("fails", f"capacity reservation {ONE}")
     (found,) = reservation_findings(fleet_of(NAMED), {ONE: SILENT}, "no")

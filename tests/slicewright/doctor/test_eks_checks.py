@@ -183,7 +183,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
     )
 
 
-def test_of_a_region_that_is_not_enabled_nothing_else_is_said(fleet: EksFleetPlan) -> None:
+def test_a_disabled_region_is_the_only_finding(fleet: EksFleetPlan) -> None:
     (found,) = of(fleet, not_enabled(IDENTITY, "AuthFailure: not validated"))
     assert (found.verdict, found.subject) == ("fails", "region eu-west-1")
     assert found.remedy == "aws account enable-region --region-name eu-west-1"
@@ -234,7 +234,7 @@ def test_nat_gateways_are_counted_in_each_zone_that_gets_one(fleet: EksFleetPlan
     assert of(of_zones, answers(gateways=NatAnswers(limit=5.0, usage={"eu-west-1a": 5}))) != []
 
 
-def test_without_pulumis_state_it_is_said_that_the_owner_is_unknown(fleet: EksFleetPlan) -> None:
+def test_the_owner_is_unknown_without_pulumis_state(fleet: EksFleetPlan) -> None:
     (found,) = of(fleet, answers(cluster=True), "unknown")
     assert found.verdict == "fails"
     assert "unknown whether this stack created it" in found.detail

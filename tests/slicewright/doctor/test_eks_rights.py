@@ -161,14 +161,14 @@ def test_a_stack_of_an_earlier_version_is_asked_about_with_the_names_that_its_ro
     assert refused(values.aws_policy(fleet, role_names=names), every) == set()
 
 
-def test_an_autoscaler_without_a_boundary_is_asked_about_all_the_same() -> None:
+def test_rights_of_an_autoscaler_without_a_boundary_are_checked() -> None:
     fleet = fleet_with(
         {"autoscaler": "cluster-autoscaler", "version": "1.36"}, nodes={"min": 0, "max": 2}
     )
     assert refused(values.aws_policy(fleet), requests(fleet, ACCOUNT)) == {"iam:PutRolePolicy"}
 
 
-def test_a_region_that_the_catalog_does_not_have_yet_is_asked_about_all_the_same() -> None:
+def test_rights_in_a_region_missing_from_the_catalog_are_checked() -> None:
     fleet = fleet_with({"region": "us-gov-north-9"}, allow_unlisted=True)
     every = requests(fleet, ACCOUNT)
     assert refused(values.aws_policy(fleet), every) == set()
@@ -218,7 +218,7 @@ def test_a_right_without_a_policy_comes_with_the_commands_that_give_it() -> None
     )
 
 
-def test_what_depends_on_an_unknown_condition_key_neither_passes_nor_fails() -> None:
+def test_a_right_with_an_unknown_condition_key_is_undecided() -> None:
     (found,) = of(
         Refused(
             right="eks:CreateCluster",

@@ -78,7 +78,7 @@ def test_a_reservation_is_asked_for_where_it_is(reservation: str, project: str) 
     assert list(paths) == [dataclasses.replace(HERE, project=project)]
 
 
-def test_one_that_is_not_named_is_not_asked_for() -> None:
+def test_a_reservation_without_a_name_is_not_looked_up() -> None:
     assert reservations_needed(fleet_of(None), "acme") == {}
 
 
@@ -139,7 +139,7 @@ def test_another_projects_reservation_must_be_shared_with_this_one() -> None:
     assert found.verdict == "ok"
 
 
-def test_one_that_is_not_there_or_does_not_answer_never_passes() -> None:
+def test_a_missing_or_unanswered_reservation_never_passes() -> None:
     (found,) = of(fleet_of(), None)
     assert (found.verdict, found.detail) == ("fails", "does not exist")
     (found,) = of(fleet_of(), SILENT)

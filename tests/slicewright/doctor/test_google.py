@@ -24,7 +24,7 @@ def test_an_ordinary_project_would_refuse_nothing(doctor: Doctor) -> None:
     assert "a3-highgpu-8g in us-central1-c: offered" in said
 
 
-def test_it_only_reads(doctor: Doctor) -> None:
+def test_doctor_only_reads_a_google_project(doctor: Doctor) -> None:
     doctor("gke-h100", PROJECT)
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     called = {json.loads(line)["operation"].rpartition(".")[2] for line in log}

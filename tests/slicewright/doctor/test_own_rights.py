@@ -133,7 +133,7 @@ def test_the_permissions_are_those_of_the_calls(
     assert {need.right for need in own_rights.needs(fleet)} == {_GOOGLE[call] for call in asked}
 
 
-def test_of_a_host_project_the_doctor_reads_the_subnet_and_nothing_else(doctor: Doctor) -> None:
+def test_doctor_reads_only_the_subnet_of_a_host_project(doctor: Doctor) -> None:
     network = NETWORK.replace("vpc: net", "vpc: projects/host-net/global/networks/net")
     there = ("location: us-central1", f"location: us-central1\n      network: {network}")
     doctor("gke-h100", ("slicewright-gke-h100", "acme"), there)

@@ -97,7 +97,7 @@ def test_a_setting_that_the_stack_does_not_declare_is_the_charts(
         (None, "no revision is deployed", "pulumi up --refresh --stack eks-a100"),
     ],
 )
-def test_another_chart_is_found(
+def test_a_different_chart_version_is_drift(
     fleet: FleetPlan, installed: Installed, chart: str | None, said: str, heal: str
 ) -> None:
     (found,) = operator_drift(replace(installed, chart=chart), fleet, "eks-a100")

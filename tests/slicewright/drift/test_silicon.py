@@ -126,7 +126,7 @@ def test_a_verified_pool_has_not_drifted(stack: str) -> None:
         ),
     ],
 )
-def test_another_layout_is_healed_by_who_partitions_the_node(stack: str, heal: str) -> None:
+def test_a_wrong_layout_is_fixed_by_the_partitioner_of_the_node(stack: str, heal: str) -> None:
     seen = found(stack, condition("False", "WrongLayout"))
     (finding,), unseen = silicon_drift(seen, fleet(stack), stack, NOW)
     assert unseen == []
@@ -142,7 +142,7 @@ def test_a_broken_gpu_is_not_healed_by_partitioning_again() -> None:
 
 
 @pytest.mark.parametrize("said", [condition("Unknown", "DriverHung"), None])
-def test_a_node_of_which_nothing_is_known_is_not_without_drift(said: Condition | None) -> None:
+def test_a_node_without_readings_does_not_count_as_free_of_drift(said: Condition | None) -> None:
     findings, (unseen,) = silicon_drift(found("eks-a100", said), fleet("eks-a100"), "eks-a100", NOW)
     assert findings == []
     assert unseen.why.startswith("node n0: ")

@@ -72,7 +72,7 @@ def _found(world: World, pods: dict[str, tuple[Any, ...]]) -> ClusterObjects:
     )
 
 
-def test_another_layout_says_the_order_the_pods_and_the_time(
+def test_a_new_layout_shows_the_order_the_pods_and_the_duration(
     planned: plan.PoolPlan, world: World
 ) -> None:
     pods = {
@@ -112,9 +112,7 @@ def test_the_same_layout_is_nothing(planned: plan.PoolPlan, world: World) -> Non
     assert section(Coming(), ["unread"]) == ""
 
 
-def test_another_driver_names_the_nodes_that_have_not_got_it(
-    planned: plan.PoolPlan, world: World
-) -> None:
+def test_a_new_driver_names_the_nodes_without_it(planned: plan.PoolPlan, world: World) -> None:
     world.pool = replace(world.pool, mig_config=planned.mig_config, driver="1.0.0")
     world.offered = "1.0.0"
     labels = {CONFIG: planned.mig_config or "", STATE: "success"}
@@ -135,7 +133,7 @@ def test_another_driver_names_the_nodes_that_have_not_got_it(
     assert coming([pinned], _found(world, {}), world.now) == Coming()
 
 
-def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(
+def test_only_a_third_layout_rolls_a_pool_whose_change_is_undone(
     planned: plan.PoolPlan, world: World
 ) -> None:
     """With the file as it is nothing changes, and with the old layout in it no node does."""
@@ -171,7 +169,7 @@ def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
     assert "3 to 6 pods with GPUs end with them" in shown
 
 
-def test_where_the_limit_ends_no_node_none_is_said_to_go(
+def test_no_node_ends_in_a_cloud_that_keeps_surplus_nodes(
     planned: plan.PoolPlan, world: World
 ) -> None:
     (existing,) = plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").pools[:1]
@@ -260,7 +258,7 @@ def test_evictions_of_one_node_are_counted_together_and_those_that_wait_are_name
     assert "- on `n0`: `ai/p2`: disruption budget infer allows 2 evictions at a time" in shown
 
 
-def test_nodes_that_are_drained_together_share_a_budget_and_those_after_them_find_it_anew(
+def test_nodes_drained_together_share_a_budget_that_later_nodes_have_again(
     planned: plan.PoolPlan, world: World
 ) -> None:
     pods = {name: (_pod(f"p-{name}", name),) for name in ("n0", "n1", "n2")}

@@ -162,7 +162,7 @@ class TestStates:
     def test_without_a_pool_nothing_is_verified(self) -> None:
         assert exit_code(Fleet(pools=(), notes=())) == NOT_PROVEN
 
-    def test_a_controller_that_does_not_run_is_said(self, world: World) -> None:
+    def test_a_controller_that_does_not_run_is_reported(self, world: World) -> None:
         assert "does not run" in _seen(world, controller=0).notes[0]
         assert _seen(world, controller=None).notes == ()
         waits = "pod fleet-controller-x: ImagePullBackOff: docker.io answers 429"
@@ -222,7 +222,7 @@ class TestOneTruthOfADrain:
         assert "healthy pods" not in shown
         assert "raise their disruption budget" not in shown
 
-    def test_where_the_drain_is_over_no_pod_is_said_to_be_evicted(self, held: World) -> None:
+    def test_no_pod_is_listed_for_eviction_after_the_drain(self, held: World) -> None:
         held.now += 700
         _settle(held, 2)
         fleet = _seen(held, pods=self._raw(held), budgets=(self._budget(held, 1),))
@@ -309,7 +309,7 @@ class TestLog:
         assert any(line.startswith("pool p: changing: RollingOut") for line in after)
         assert any(line.startswith("pool p: node n0: draining, cordoned") for line in after)
 
-    def test_what_is_gone_is_said(self, world: World) -> None:
+    def test_missing_pools_and_nodes_are_logged(self, world: World) -> None:
         before = _seen(world)
         world.delete_node("n1")
         assert "pool p: node n1: gone" in log_lines(before, _seen(world))

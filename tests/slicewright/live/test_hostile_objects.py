@@ -152,7 +152,7 @@ def test_what_is_asked_of_a_rollout_is_asked_or_refused_in_words(
         ),
     ],
 )
-def test_it_is_named_with_what_is_wrong_and_the_exit_code_is_3(
+def test_a_malformed_object_is_named_with_the_reason_and_exits_with_3(
     path: str, way: tuple[str, ...], value: Any, named: str
 ) -> None:
     server = Server()
@@ -178,7 +178,7 @@ def test_what_has_no_name_is_named_by_its_place(odd: Any) -> None:
         assert len(found.pools) == 2
 
 
-def test_a_pool_that_cannot_be_read_is_neither_missing_nor_changed() -> None:
+def test_an_unreadable_pool_is_not_missing_and_not_changed() -> None:
     server = Server()
     server.items[POOLS][0]["spec"]["expectedNodes"] = {"min": 1}
     fleet = fleet_of(server.found(), {"p", "q"}, NOW)

@@ -106,7 +106,7 @@ def test_a_cluster_without_the_kind_differs_from_one_without_pools() -> None:
         bare.found()
 
 
-def test_what_a_person_may_not_read_is_left_out_and_said() -> None:
+def test_objects_that_the_user_may_not_read_are_left_out_and_reported() -> None:
     server = Server()
     server.refuses = {"/api/v1/pods": 403, DEPLOYMENT: 403}
     found = server.found("n1")
@@ -121,7 +121,7 @@ def test_what_a_person_may_not_read_is_left_out_and_said() -> None:
     assert server.found().controller == 0
 
 
-def test_of_a_controller_that_does_not_run_what_its_pods_wait_for_is_read() -> None:
+def test_the_reason_why_a_controllers_pods_wait_is_read() -> None:
     server = Server()
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "toomanyrequests: no"}}
     status = {"containerStatuses": [{"name": "c", "image": "python:3.13", "state": state}]}

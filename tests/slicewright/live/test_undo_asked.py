@@ -90,7 +90,7 @@ def test_nodes_that_have_changed_change_back_and_the_stack_file_is_named(world: 
     assert said[-1].endswith("slicewright rollout resume p")
 
 
-def test_of_a_rollout_that_has_ended(world: World) -> None:
+def test_a_rollout_that_has_ended_can_be_undone(world: World) -> None:
     minutes(world, 20)
     assert view(world).state is State.VERIFIED
     said = ask("undo", view(world), "")
@@ -102,7 +102,7 @@ def test_twice_is_once(world: World) -> None:
     assert ask("undo", view(world), "undo:new").value is None
 
 
-def test_it_ends_a_pause_and_says_so(world: World) -> None:
+def test_an_undo_ends_a_pause_and_reports_that(world: World) -> None:
     said = ask("undo", view(world), "paused")
     assert said.value == "undo:new"
     assert "the rollout is no longer paused" in said.messages
@@ -114,7 +114,7 @@ def test_with_one_known_layout_it_is_refused(world: World) -> None:
         ask("undo", view(world), "")
 
 
-def test_of_a_pool_that_mig_manager_does_not_partition_it_is_refused(world: World) -> None:
+def test_undo_is_refused_for_a_pool_that_mig_manager_does_not_partition(world: World) -> None:
     world.pool = replace(world.pool, declared=None, mig_config=None)
     with pytest.raises(Refused, match="another layout is new nodes: write the old layout into"):
         ask("undo", view(world), "")
@@ -128,7 +128,7 @@ class TestUndone:
         minutes(world, 20)
         return world
 
-    def test_status_says_what_is_declared_and_what_is_there(self, undone: World) -> None:
+    def test_status_shows_the_declared_and_the_current_layout(self, undone: World) -> None:
         pool = view(undone)
         assert (pool.state, pool.reason) == (State.UNDONE, "RolloutUndone")
         assert (pool.layout, pool.declared) == ("old", "new")

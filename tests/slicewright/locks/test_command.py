@@ -107,7 +107,7 @@ def test_the_lock_of_an_ended_process_is_removed_and_named(unlock: Unlock) -> No
     assert "slicewright recover --stack prod" in said
 
 
-def test_the_lock_of_a_living_process_stays_whatever_is_said(unlock: Unlock) -> None:
+def test_the_lock_of_a_running_process_always_stays(unlock: Unlock) -> None:
     file = unlock.lock("a", pid=os.getpid())
     code, said = unlock("--host", socket.gethostname())
     assert (code, file.exists()) == (cli.NOT_PROVEN, True)
@@ -126,7 +126,7 @@ def test_the_lock_of_another_host_stays_until_somebody_has_looked_there(unlock: 
     assert (code, file.exists()) == (cli.PROVEN, False)
 
 
-def test_of_several_locks_only_the_stale_ones_go(unlock: Unlock) -> None:
+def test_only_the_stale_locks_of_several_are_removed(unlock: Unlock) -> None:
     stale, living = unlock.lock("a"), unlock.lock("b", pid=os.getpid())
     other = unlock.lock("c", hostname="runner-7")
     broken = unlock.locks / "d.json"
@@ -182,7 +182,7 @@ def test_attributes_of_a_stack_that_somebody_works_on_stay(unlock: Unlock) -> No
     assert file.exists()
 
 
-def test_on_pulumi_cloud_nothing_is_cancelled_unless_it_is_said(unlock: Unlock) -> None:
+def test_pulumi_cloud_is_cancelled_only_with_the_option(unlock: Unlock) -> None:
     unlock.backend("https://app.pulumi.com/acme")
     for arguments in ((), ("--cancel", "--dry-run")):
         code, said = unlock(*arguments)
@@ -199,7 +199,7 @@ def test_cancel_is_refused_where_the_lock_says_whose_it_is(unlock: Unlock) -> No
     assert (code, file.exists(), unlock.cancelled) == (cli.BAD_INPUT, True, "")
 
 
-def test_a_backend_whose_locks_are_not_read_is_said(unlock: Unlock) -> None:
+def test_a_backend_with_unsupported_locks_is_reported(unlock: Unlock) -> None:
     unlock.backend("azblob://state")
     code, said = unlock()
     assert code == cli.CANNOT_RUN

@@ -73,7 +73,7 @@ def test_what_is_not_the_stacks_is_not_listed(spec: dict[str, Any] | None) -> No
     assert said(spec) == []
 
 
-def test_of_sharing_alone_mig_manager_is_left_as_it_is() -> None:
+def test_sharing_alone_leaves_mig_managers_settings_unchanged() -> None:
     (line,) = said({"devicePlugin": OURS["devicePlugin"], "migManager": {"config": {"name": "m"}}})
     assert "migManager" not in line
 

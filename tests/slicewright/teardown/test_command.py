@@ -102,7 +102,7 @@ def test_on_a_terminal_the_stacks_name_is_asked_for(
     assert destroy.is_empty() == (code == cli.PROVEN)
 
 
-def test_it_shows_pulumis_output_and_that_nothing_is_left(destroy: Command) -> None:
+def test_destroy_shows_pulumis_output_and_that_nothing_is_left(destroy: Command) -> None:
     code, out, _ = destroy("--yes")
     assert code == cli.PROVEN
     assert "Destroying (dev)" in out
@@ -137,7 +137,7 @@ def test_what_pulumi_does_not_know_it_made_is_named_first(destroy: Command) -> N
     assert not destroy.is_empty()
 
 
-def test_a_stack_that_is_gone_is_swept_all_the_same(destroy: Command) -> None:
+def test_leftovers_of_a_deleted_stack_are_swept(destroy: Command) -> None:
     (destroy.directory / "state.json").unlink()
     code, out, _ = destroy("--yes")
     assert code == cli.PROVEN

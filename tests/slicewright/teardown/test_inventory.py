@@ -63,7 +63,7 @@ def inventory(*, existing: bool) -> Inventory:
     )
 
 
-def test_of_a_cluster_that_goes_everything_hangs_on_it() -> None:
+def test_the_inventory_of_a_deleted_cluster_has_everything_in_it() -> None:
     found = inventory(existing=False)
     assert found.gpu_pods == ("ml/train", "ml/big")
     assert found.other_pods == {"ml": 3}
@@ -74,7 +74,7 @@ def test_of_a_cluster_that_goes_everything_hangs_on_it() -> None:
     assert [(v.name, v.size, v.retained) for v in found.volumes] == [("pv", "5Gi", True)]
 
 
-def test_of_a_cluster_that_stays_only_what_runs_on_the_stacks_nodes() -> None:
+def test_the_inventory_of_a_remaining_cluster_has_only_pods_on_the_stacks_nodes() -> None:
     assert inventory(existing=True) == Inventory(gpu_pods=("ml/train",), other_pods={"ml": 1})
 
 
@@ -143,7 +143,7 @@ def test_what_others_have_where_the_stacks_deletion_reaches_is_in_the_inventory(
     )
 
 
-def test_it_is_printed_and_can_be_written_as_json() -> None:
+def test_an_inventory_is_printed_and_written_as_json() -> None:
     report = Report(
         stack="dev",
         cluster="c",

@@ -200,7 +200,7 @@ def test_an_agreement_is_about_what_was_shown(kind: str, choice: str) -> None:
     assert Permission(listed=shown, **dict.fromkeys(others, "delete")).why_kept(marked)
 
 
-def test_what_has_neither_mark_nor_proof_is_never_deleted() -> None:
+def test_a_resource_without_mark_and_proof_is_never_deleted() -> None:
     blocks = Leftover(kind="security group", id="sg", proof="")
     everything = Permission(
         disks="delete",
@@ -211,7 +211,7 @@ def test_what_has_neither_mark_nor_proof_is_never_deleted() -> None:
     assert everything.why_kept(blocks)
 
 
-def test_a_record_is_read_as_it_was_written_and_of_its_cluster_only() -> None:
+def test_a_record_is_read_unchanged_and_only_for_its_cluster() -> None:
     life = Life(
         begun=BEGUN,
         named=frozenset({("disk", "vol-1")}),

@@ -85,7 +85,7 @@ def test_what_proves_the_rest_stays_while_the_rest_is_not_known() -> None:
     assert not swept.clean
 
 
-def test_nothing_is_deleted_while_the_cluster_is_there_or_that_is_not_known() -> None:
+def test_nothing_is_deleted_while_the_cluster_exists_or_may_exist() -> None:
     for there in (True, NotAnswered(why="the right eks:DescribeCluster is missing")):
         account = Account([one("disk")], there=there)
         swept, _ = sweep(account, wait_s=60)

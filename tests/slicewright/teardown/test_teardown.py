@@ -169,7 +169,7 @@ def test_an_unreachable_cluster_is_no_reason_to_go_on_unasked(world: World) -> N
     assert world.inventory() == {}
 
 
-def test_a_kubeconfig_that_is_encrypted_is_said_and_decided_first(world: World) -> None:
+def test_an_encrypted_kubeconfig_is_an_obstacle(world: World) -> None:
     world.pulumi.kubeconfig = {"4dabf18193072939515e22adb298388d": "a secret", "ciphertext": "v1:x"}
     before = world.inventory()
     looked = world.teardown().look()
@@ -262,7 +262,7 @@ def test_what_another_cluster_left_stays(on_eks: World, aws_of_eks: Aws) -> None
     assert on_eks.inventory() == {"ec2.volume": ["eu-west-1/vol-00000000000000002"]}
 
 
-def test_of_an_existing_cluster_only_what_was_brought_is_taken(on_eks: World) -> None:
+def test_only_the_stacks_resources_leave_an_existing_cluster(on_eks: World) -> None:
     use(on_eks, policy="Retain")
     on_eks.api.deaf = True
     on_eks.pulumi.steps = on_eks.pulumi.steps[:1]
