@@ -62,7 +62,7 @@ def _rollout(rollout: RolloutView) -> dict[str, Any]:
         "asked": rollout.suspended or None,
         "done": rollout.done,
         "changing": list(rollout.changing),
-        "cut": list(rollout.cut),
+        "cut": list(rollout.irreversible),
         "failed": list(rollout.failed),
         "waves": [list(wave) for wave in rollout.waves],
         "later": list(rollout.later),

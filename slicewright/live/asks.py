@@ -117,8 +117,8 @@ def _nodes_ahead(rollout: RolloutView | None) -> Sequence[str]:
 def _effects_of_stop(
     verb: Literal["pause", "abort"], pool: PoolView, rollout: RolloutView
 ) -> Sequence[str]:
-    cut, drained = _parted(rollout)
-    goes_on = [f"being partitioned, will finish: {_names(cut)}"] if cut else []
+    partitioning, drained = _parted(rollout)
+    goes_on = [f"being partitioned, will finish: {_names(partitioning)}"] if partitioning else []
     match verb:
         case "pause":
             stays = [f"drained, stay cordoned: {_names(drained)}"] if drained else []
@@ -143,8 +143,8 @@ def _effects_of_stop(
 
 def _parted(rollout: RolloutView) -> tuple[list[str], list[str]]:
     """Returns the nodes whose label is set, and the nodes that are drained."""
-    cut = [name for name in rollout.changing if name in rollout.cut]
-    return cut, [name for name in rollout.changing if name not in rollout.cut]
+    partitioning = [name for name in rollout.changing if name in rollout.irreversible]
+    return partitioning, [name for name in rollout.changing if name not in rollout.irreversible]
 
 
 def _names(names: Sequence[str]) -> str:

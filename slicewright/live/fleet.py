@@ -158,7 +158,9 @@ def _rollout(
         suspended=pool.suspended,
         done=rollout.done,
         changing=tuple(node.name for node, _ in changes),
-        cut=tuple(node.name for node, change in changes if _is_irreversible(change, node, pool)),
+        irreversible=tuple(
+            node.name for node, change in changes if _is_irreversible(change, node, pool)
+        ),
         failed=rollout.failed,
         waves=ahead.waves,
         later=ahead.later,

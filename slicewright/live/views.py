@@ -76,7 +76,7 @@ class RolloutView:
     """`paused` or `aborted`, else empty."""
     done: int
     changing: tuple[str, ...]
-    cut: tuple[str, ...]
+    irreversible: tuple[str, ...]
     """Changing nodes whose label is set or whose driver is replaced; a stop lets them finish."""
     failed: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
