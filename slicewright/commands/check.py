@@ -10,7 +10,7 @@ from rich.console import Console
 
 from infra import spec
 from slicewright.commands import stack_files
-from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.exit_codes import BAD_INPUT, VERIFIED
 
 
 def add_parser(commands: Any) -> None:
@@ -45,4 +45,4 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 soft_wrap=True,
             )
             shown.show_notes(fleet, console)
-    return BAD_INPUT if failed else PROVEN
+    return BAD_INPUT if failed else VERIFIED

@@ -17,7 +17,7 @@ from infra import plan, spec
 from kubeapi import Client
 from slicewright.commands import cluster_options, stack_files
 from slicewright.doctor.findings import CannotAsk
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import NoCluster
 from slicewright.stack_config import setting
 from slicewright.teardown.access import NoAccess, client_of
@@ -133,9 +133,9 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except _NoTerminal as e:
         return _say(str(e), BAD_INPUT)
     except _Declined:
-        return _say("not destroyed: nothing was changed", NOT_PROVEN)
+        return _say("not destroyed: nothing was changed", NOT_VERIFIED)
     except Refused as e:
-        return _say(str(e), NOT_PROVEN)
+        return _say(str(e), NOT_VERIFIED)
     except (CannotAsk, Stopped, EngineFailed) as e:
         return _say(str(e), CANNOT_RUN)
     except KeyboardInterrupt:
@@ -144,7 +144,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print(json.dumps(as_json(report), indent=2))
     if report.unknown:
         return CANNOT_RUN
-    return PROVEN if report.clean or parsed.dry_run else NOT_PROVEN
+    return VERIFIED if report.clean or parsed.dry_run else NOT_VERIFIED
 
 
 def _teardown(

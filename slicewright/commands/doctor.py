@@ -13,7 +13,7 @@ from rich.text import Text
 from infra import plan, spec
 from slicewright.commands import stack_files
 from slicewright.doctor.findings import CannotAsk, Finding
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 
 _STYLES: Final = {"fails": "red", "not asked": "yellow", "not seen": "yellow", "ok": "green"}
 """Verdict -> style, in the order of the output."""
@@ -61,8 +61,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     _show(findings, console)
     verdicts = {finding.verdict for finding in findings}
     if "fails" in verdicts:
-        return NOT_PROVEN
-    return CANNOT_RUN if "not asked" in verdicts else PROVEN
+        return NOT_VERIFIED
+    return CANNOT_RUN if "not asked" in verdicts else VERIFIED
 
 
 def _say(problem: str, code: int) -> int:

@@ -20,7 +20,7 @@ from slicewright.commands import cluster_options
 from slicewright.doctor.findings import CannotAsk
 from slicewright.drift.findings import Drift, as_json
 from slicewright.drift.looking import Looking
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import Access, NoCluster
 from slicewright.locks import asking
 from slicewright.teardown.engine import EngineFailed, Pulumi
@@ -96,10 +96,10 @@ def _holders(stack: str, tell: Callable[[str], None]) -> tuple[str, ...]:
 
 
 def exit_code(drift: Drift) -> int:
-    """Returns NOT_PROVEN for any finding, even if other comparisons could not be made."""
+    """Returns NOT_VERIFIED for any finding, even if other comparisons could not be made."""
     if drift.findings:
-        return NOT_PROVEN
-    return CANNOT_RUN if drift.unseen else PROVEN
+        return NOT_VERIFIED
+    return CANNOT_RUN if drift.unseen else VERIFIED
 
 
 def _cluster(

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from infra import plan, spec, values
 from slicewright.commands import stack_files
-from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.stack_config import setting
 
 
@@ -72,7 +72,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except values.NoSuchPool as e:
         return _say(f"{parsed.preview}: {e}")
     print(json.dumps(adopting, indent=2))
-    return PROVEN
+    return VERIFIED
 
 
 def _say(problem: str) -> int:

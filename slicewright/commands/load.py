@@ -17,7 +17,7 @@ from infra import plan, spec
 from kubeapi import ApiError, Unreachable
 from slicewright.commands import cluster_options
 from slicewright.commands.status import say
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import NoCluster, why
 from slicewright.load import engine, export, targets
 from slicewright.load.asked import Api, Load, Target
@@ -118,7 +118,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         if parsed.export:
             print(export.script(parsed.export, load_of(addresses or _targets(parsed, stack))))
-            return PROVEN
+            return VERIFIED
         engine.check_installed()
         load = load_of(addresses or _targets(parsed, stack))
         with _progress(console, quiet=parsed.json) as progress:
@@ -137,7 +137,7 @@ def _report(parsed: argparse.Namespace, load: Load, ran: engine.Ran, console: Co
     else:
         _show(load, outcome, console)
     for reason in ran.failures[:_COMPLAINTS]:
-        say(reason[:_COMPLAINT_LENGTH], NOT_PROVEN, command="load")
+        say(reason[:_COMPLAINT_LENGTH], NOT_VERIFIED, command="load")
     if ran.interrupted:
         return INTERRUPTED
     if not ran.complete:
@@ -146,9 +146,9 @@ def _report(parsed: argparse.Namespace, load: Load, ran: engine.Ran, console: Co
 
 
 def exit_code(measured: Results) -> int:
-    """Returns PROVEN if requests were answered and none failed or was dropped before sending."""
+    """Returns VERIFIED if requests were answered and none failed or was dropped before sending."""
     carried = measured.whole.answered and not measured.whole.failed and not measured.dropped
-    return PROVEN if carried else NOT_PROVEN
+    return VERIFIED if carried else NOT_VERIFIED
 
 
 class _Wrong(Exception):

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from infra import plan, spec
 from slicewright.commands import cluster_options, stack_files
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
 from slicewright.live.objects import UnreadObject, lines_of
@@ -118,13 +118,13 @@ def _report(file: Path, change: _Change, living: str, unread: Sequence[UnreadObj
     compared = fleets.Fleets(after=change.after, before=change.before, living=living)
     sys.stdout.write(markdown.report(_stack_name(file), preview, verdict, compared))
     if preview.errors:
-        return _say("the preview failed", NOT_PROVEN)
+        return _say("the preview failed", NOT_VERIFIED)
     if verdict.open:
         names = ", ".join(loss.step.name for loss in verdict.open)
-        return _say(f"not acknowledged in {stack_files.display_path(file)}: {names}", NOT_PROVEN)
+        return _say(f"not acknowledged in {stack_files.display_path(file)}: {names}", NOT_VERIFIED)
     for line in lines_of(unread, _MOST_UNREAD):
         _say(f"--live: {line}", CANNOT_RUN)
-    return CANNOT_RUN if unread else PROVEN
+    return CANNOT_RUN if unread else VERIFIED
 
 
 def _say(message: str, code: int) -> int:

@@ -15,7 +15,7 @@ from infra import plan, spec, values
 from infra.catalog import OPERATIONS, Operation
 from slicewright.commands import stack_files
 from slicewright.doctor import own_rights, state
-from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.teardown import own_rights as sweep_rights
 
 _MANAGED_POLICY: Final = 6144
@@ -155,7 +155,7 @@ def _preview_role(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) 
             "--preview-role prints a manifest; it cannot be combined with --json or --state"
         )
     print(json.dumps(values.preview_role(), indent=2))
-    return PROVEN
+    return VERIFIED
 
 
 def _stack_of(parsed: argparse.Namespace) -> str:
@@ -185,7 +185,7 @@ def _write(
         print(f"slicewright rights: {problem}", file=sys.stderr)
     if not parsed.json:
         print(json.dumps(document, indent=2))
-        return PROVEN
+        return VERIFIED
     output = {
         "version": 1,
         "cloud": plan.cloud_of(fleet),
@@ -194,7 +194,7 @@ def _write(
         "rights": [asdict(need) for need in needs],
     }
     print(json.dumps(output, indent=2))
-    return PROVEN
+    return VERIFIED
 
 
 def _too_long(policy: values.JsonObject) -> str:

@@ -31,7 +31,7 @@ def test_both_commands_print_the_version_of_the_project(
 
 def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     """As kubectl does."""
-    assert cli.main([]) == cli.PROVEN
+    assert cli.main([]) == cli.VERIFIED
     out, err = capsys.readouterr()
     assert err == ""
     assert all(f"\n    {command} " in out for command in ("check", "plan", "rehearse"))
@@ -58,7 +58,7 @@ COMMANDS = (
 def test_each_command_of_the_help_explains_itself(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([]) == cli.PROVEN
+    assert cli.main([]) == cli.VERIFIED
     assert re.search(rf"^    {command}\s", capsys.readouterr().out, re.MULTILINE)
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help"])
@@ -91,13 +91,13 @@ def test_every_stack_that_is_named_is_planned_and_checked(
     monkeypatch.chdir(ROOT)
     assert (
         cli.main(["plan", "-s", "gke-h100", "-s", "eks-a100", "stacks/Pulumi.hosts-a100.yaml"])
-        == cli.PROVEN
+        == cli.VERIFIED
     )
     out = capsys.readouterr().out
     assert all(
         part in out for part in ("gke-h100: GKE", "eks-a100: EKS", "Pulumi.hosts-a100.yaml: hosts")
     )
-    assert cli.main(["check", "-s", "gke-h100", "-s", "eks-a100"]) == cli.PROVEN
+    assert cli.main(["check", "-s", "gke-h100", "-s", "eks-a100"]) == cli.VERIFIED
     out = capsys.readouterr().out
     assert "stacks/Pulumi.gke-h100.yaml: ok" in out
     assert "stacks/Pulumi.eks-a100.yaml: ok" in out

@@ -377,8 +377,8 @@ def test_every_exit_code_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
     documented = {int(n) for n in re.findall(r"^\| (\d+) \|", page, flags=re.MULTILINE)}
     assert documented >= {
-        cli.PROVEN,
-        cli.NOT_PROVEN,
+        cli.VERIFIED,
+        cli.NOT_VERIFIED,
         cli.BAD_INPUT,
         cli.CANNOT_RUN,
         cli.INTERRUPTED,

@@ -90,7 +90,7 @@ def test_a_replaced_pool_is_refused_until_the_stack_file_acknowledges_this_very_
 ) -> None:
     preview = preview_file(tmp_path, replaced("train"), step("same", "other"))
     arguments = ["preview-report", "-s", stack_file(tmp_path), preview]
-    assert cli.main(arguments) == cli.NOT_PROVEN
+    assert cli.main(arguments) == cli.NOT_VERIFIED
     out, err = capsys.readouterr()
     assert "1 change ends pods or deletes data, and is not acknowledged" in out
     assert "not acknowledged in" in err
@@ -101,13 +101,13 @@ def test_a_replaced_pool_is_refused_until_the_stack_file_acknowledges_this_very_
     )
 
     stack_file(tmp_path, acknowledged=[code])
-    assert cli.main(arguments) == cli.PROVEN
+    assert cli.main(arguments) == cli.VERIFIED
     out = capsys.readouterr().out
     assert "all are acknowledged" in out
     assert "🟠 replaced" in out
 
     preview_file(tmp_path, replaced("train", "amiType"))
-    assert cli.main(arguments) == cli.NOT_PROVEN
+    assert cli.main(arguments) == cli.NOT_VERIFIED
     assert f"No longer needed in `slicewright:acknowledged`: `{code}`" in capsys.readouterr().out
 
 
@@ -189,7 +189,7 @@ def test_the_report_shows_rollouts_and_costs_with_the_earlier_file(
         ]
     )
     out = capsys.readouterr().out
-    assert code == cli.PROVEN
+    assert code == cli.VERIFIED
     (row,) = (row for row in cells(out) if row[0] == "train" and len(row) == 4)
     assert row[1:3] == ["🟡 roll", "2 nodes"]
     costs = re.search(r"([\d.]+) USD/h → ([\d.]+) USD/h \(([\d.]+) USD/h more at most\)", out)
@@ -207,7 +207,7 @@ def test_a_failed_preview_is_reported_and_exits_with_1(
         {"severity": "warning", "message": "old"},
     ]
     preview = preview_file(tmp_path, diagnostics=said)
-    assert cli.main(["preview-report", "-s", stack_file(tmp_path), preview]) == cli.NOT_PROVEN
+    assert cli.main(["preview-report", "-s", stack_file(tmp_path), preview]) == cli.NOT_VERIFIED
     out, err = capsys.readouterr()
     blocks = [
         t.content
@@ -326,7 +326,7 @@ def test_a_cluster_that_cannot_be_asked_ends_it_without_a_report(
 def test_the_stack_file_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stack = stack_file(tmp_path, acknowledged=["a:12345678"])
     with mock.patch.object(Path, "read_bytes", autospec=True, side_effect=Path.read_bytes) as read:
-        assert cli.main(["preview-report", "-s", stack, preview_file(tmp_path)]) == cli.PROVEN
+        assert cli.main(["preview-report", "-s", stack, preview_file(tmp_path)]) == cli.VERIFIED
     assert [str(call.args[0]) for call in read.call_args_list].count(stack) == 1
     assert "a:12345678" in capsys.readouterr().out
 

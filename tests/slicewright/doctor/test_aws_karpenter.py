@@ -10,7 +10,7 @@ import pytest
 from infra import plan, spec
 from rehearsal.clouds.aws.account import EMPTY, PROMPT, write_account
 from slicewright.doctor.eks_karpenter_checks import KarpenterAnswers, karpenter_findings
-from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.slicewright.doctor.conftest import Doctor
 
 KARPENTER = (
@@ -29,7 +29,7 @@ def changes(queue: str = "c-notices") -> tuple[tuple[str, str], ...]:
 def test_an_account_that_has_all_of_it_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "queues": ["c-notices"]})
     code, said = doctor("eks-a100", *changes())
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "role AWSServiceRoleForEC2Spot: exists" in said
     assert "quota L-7212CCBC (All P Spot Instance Requests) in eu-west-1: 1536 vCPU" in said
 
@@ -47,7 +47,7 @@ def test_what_karpenter_lacks_is_named(
 ) -> None:
     write_account(doctor.environment, **{**PROMPT, **account})
     code, said = doctor("eks-a100", *changes())
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail, 0 could not be checked" in said, said
     assert what in said
     assert remedy in said
@@ -55,7 +55,7 @@ def test_what_karpenter_lacks_is_named(
 
 def test_the_kubernetes_that_eks_chooses_is_one_that_karpenter_knows(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", *changes())
-    assert code == PROVEN
+    assert code == VERIFIED
     assert "with Kubernetes 1.36, which is EKS's default: supports Kubernetes up to" in said
 
 

@@ -149,10 +149,10 @@ def test_rights_for_the_doctor_are_a_document_of_their_own(
     stack: str, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(STACKS.parent)
-    assert cli.main(["rights", "-s", stack, "--doctor"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", stack, "--doctor"]) == cli.VERIFIED
     document = json.loads(capsys.readouterr().out)
     assert document[kind]
-    assert cli.main(["rights", "-s", stack, "--doctor", "--json"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", stack, "--doctor", "--json"]) == cli.VERIFIED
     told = json.loads(capsys.readouterr().out)
     assert told["document"] == document
     assert told["condition"] is None

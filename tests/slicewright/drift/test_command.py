@@ -24,10 +24,10 @@ def made(*findings: Finding, unseen: tuple[Unseen, ...] = ()) -> Drift:
 @pytest.mark.parametrize(
     ("drift", "code", "state"),
     [
-        (made(), cli.PROVEN, "none"),
-        (made(FOUND), cli.NOT_PROVEN, "drift"),
+        (made(), cli.VERIFIED, "none"),
+        (made(FOUND), cli.NOT_VERIFIED, "drift"),
         (made(unseen=(UNSEEN,)), cli.CANNOT_RUN, "unseen"),
-        (made(FOUND, unseen=(UNSEEN,)), cli.NOT_PROVEN, "drift"),
+        (made(FOUND, unseen=(UNSEEN,)), cli.NOT_VERIFIED, "drift"),
     ],
 )
 def test_what_is_found_counts_more_than_what_is_not_seen(

@@ -15,7 +15,7 @@ from fleet_controller.objects.state import Pool
 from fleet_controller.rollout.drain import Refusal
 from fleet_controller.rollout.node_change import FAILED_S
 from slicewright.commands.status import exit_code
-from slicewright.exit_codes import DEGRADED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.live.asks import Refused, ask
 from slicewright.live.fleet import fleet_of
 from slicewright.live.reading import ClusterObjects
@@ -85,7 +85,7 @@ def _text(fleet: Fleet, now: float, *, every_node: bool = False) -> str:
 class TestStates:
     def test_verified(self, world: World) -> None:
         assert _pool(world).state is State.VERIFIED
-        assert exit_code(_seen(world)) == PROVEN
+        assert exit_code(_seen(world)) == VERIFIED
 
     def test_a_new_generation_that_the_controller_has_not_seen_is_not_verified(
         self, world: World
@@ -93,7 +93,7 @@ class TestStates:
         world.wants("new")
         pool = _pool(world)
         assert (pool.state, pool.reason) == (State.SETTING_UP, "NotSeenYet")
-        assert exit_code(_seen(world)) == NOT_PROVEN
+        assert exit_code(_seen(world)) == NOT_VERIFIED
 
     def test_changing_with_what_comes_next(self, world: World) -> None:
         world.wants("new")
@@ -102,7 +102,7 @@ class TestStates:
         assert (pool.state, pool.reason) == (State.CHANGING, "RollingOut")
         assert pool.rollout is not None
         assert pool.rollout.waves == (("n0",), ("n1",), ("n2",))
-        assert exit_code(_seen(world)) == NOT_PROVEN
+        assert exit_code(_seen(world)) == NOT_VERIFIED
 
     def test_paused_is_stopped_and_names_the_way_on(self, world: World) -> None:
         world.wants("new")
@@ -160,7 +160,7 @@ class TestStates:
         assert (pool.state, pool.reason) == (State.VERIFIED, "EnoughNodesProven")
 
     def test_without_a_pool_nothing_is_verified(self) -> None:
-        assert exit_code(Fleet(pools=(), notes=())) == NOT_PROVEN
+        assert exit_code(Fleet(pools=(), notes=())) == NOT_VERIFIED
 
     def test_a_controller_that_does_not_run_is_reported(self, world: World) -> None:
         assert "does not run" in _seen(world, controller=0).notes[0]

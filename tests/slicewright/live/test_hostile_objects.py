@@ -18,7 +18,7 @@ from kubeapi import Unreachable
 from slicewright.commands.rollout import request_rollout
 from slicewright.commands.status import exit_code
 from slicewright.drift.silicon import silicon_drift
-from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN
+from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED
 from slicewright.live import shapes
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import VERBS, Refused, Verb
@@ -73,7 +73,7 @@ def test_as_they_must_be_all_are_read() -> None:
     assert found.unread_objects == ()
     assert [pool.name for pool in found.pools] == ["p", "q"]
     assert {name: len(pods) for name, pods in found.pods.items()} == {"p0": 2, "q0": 1}
-    assert exit_code(_fleet(Server())) == NOT_PROVEN
+    assert exit_code(_fleet(Server())) == NOT_VERIFIED
 
 
 @settings(

@@ -8,7 +8,7 @@ import pytest
 
 from fleet_controller.objects.state import Pool
 from slicewright.commands.status import exit_code
-from slicewright.exit_codes import NOT_PROVEN
+from slicewright.exit_codes import NOT_VERIFIED
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import Refused, ask
 from slicewright.live.fleet import fleet_of
@@ -134,7 +134,7 @@ class TestUndone:
         assert (pool.layout, pool.declared) == ("old", "new")
         assert "The stack file still declares new" in pool.message
         assert "slicewright rollout resume p" in pool.next[0]
-        assert exit_code(fleet(undone)) == NOT_PROVEN
+        assert exit_code(fleet(undone)) == NOT_VERIFIED
         assert not pool.state.waits
         (shown,) = as_json(fleet(undone), context="c", server="s", now=undone.now)["pools"]
         assert (shown["state"], shown["layout"], shown["declared"]) == ("undone", "old", "new")

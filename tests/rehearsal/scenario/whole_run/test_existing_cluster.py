@@ -28,7 +28,7 @@ from rehearsal.scenario.environment import PROJECT, Environment
 from rehearsal.scenario.existing_cluster.nodes import node_objects
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright import cli
-from slicewright.exit_codes import PROVEN
+from slicewright.exit_codes import VERIFIED
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import is_held, until, until_serving_again
@@ -483,9 +483,9 @@ def test_a_node_that_loses_a_gpu_in_service_is_held_until_it_is_repaired(
         return is_held(node) and conditions[NODE_CONDITION]["reason"] == "GpuLost"
 
     broken = cli.main(["rehearse", "break", "--fault", "lost-gpu", "--node", name, *where])
-    assert broken == PROVEN
+    assert broken == VERIFIED
     until(held, f"{name} is held")
-    assert cli.main(["rehearse", "repair", *where]) == PROVEN
+    assert cli.main(["rehearse", "repair", *where]) == VERIFIED
     until_serving_again(shared, name, before["status"]["nodeInfo"]["bootID"])
 
 
