@@ -12,6 +12,8 @@ from slicewright.doctor.cluster_checks import (
     DaemonSet,
     GpuOperator,
     Node,
+)
+from slicewright.doctor.cluster_requirements import (
     wanted_apis,
     wanted_definitions,
     wanted_namespaces,

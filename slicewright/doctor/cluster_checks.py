@@ -6,9 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from apis.names import NAMESPACE
-from infra import spec, values
-from infra.plan import AdapterPlan, ByoFleetPlan, ByoPoolPlan, KedaPlan
+from infra import values
+from infra.plan import ByoFleetPlan, ByoPoolPlan
+from slicewright.doctor.cluster_requirements import (
+    CERTIFICATES,
+    wanted_apis,
+    wanted_definitions,
+    wanted_namespaces,
+)
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 _STARTUP_POLICIES: Final = (1, 36)
@@ -18,12 +23,6 @@ _DEVICE_PLUGINS: Final = ("k8s-device-plugin", "nvidia-gpu-device-plugin")
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 """The taint that NVIDIA's operator tolerates. The fleet controller does not tolerate it."""
 _FEATURE_DISCOVERY: Final = "node-feature-discovery"
-_MONITORS: Final = "podmonitors.monitoring.coreos.com"
-_SCALED_OBJECTS: Final = "scaledobjects.keda.sh"
-_CERTIFICATES: Final = "certificates.cert-manager.io"
-_OF_KEDA: Final = "v1beta1.external.metrics.k8s.io"
-_OF_ADAPTERS: Final = "v1beta1.custom.metrics.k8s.io"
-"""APIServices: only one server at a time can serve each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,52 +70,6 @@ class ClusterAnswers:
     """The existing ones of `wanted_definitions`."""
     apis: Answer[Mapping[str, str]]
     """The existing ones of `wanted_apis` -> the namespace of the server."""
-
-
-def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
-    """Namespaces that the stack creates -> the remedy if one exists already."""
-    look = "check its contents (kubectl get all -n {0}), and delete it"
-    remedies = {NAMESPACE: look.format(NAMESPACE)}
-    if not fleet.operator.existing:
-        remedies[fleet.operator.namespace] = "write another gpu_operator.namespace"
-    if fleet.monitoring is not None:
-        subject = fleet.monitoring.asked
-        if isinstance(subject, spec.PrometheusStack) and subject.create_namespace:
-            remedies[subject.namespace] = (
-                "write monitoring: {create_namespace: false}, or another namespace"
-            )
-    if isinstance(fleet.pod_autoscaling, KedaPlan) and not fleet.pod_autoscaling.existing:
-        remedies[fleet.pod_autoscaling.namespace] = "write another pod_autoscaling.namespace"
-    for deployment in fleet.deployments:
-        if deployment.asked.create_namespace and deployment.asked.namespace != "default":
-            remedies[deployment.asked.namespace] = "set create_namespace: false for its workloads"
-    return remedies
-
-
-def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
-    """CustomResourceDefinitions that must exist -> the key of the stack file that requires them."""
-    keys: dict[str, str] = {}
-    if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, spec.ExistingPrometheus):
-        keys[_MONITORS] = "monitoring.prometheus: existing"
-    if isinstance(fleet.pod_autoscaling, KedaPlan) and fleet.pod_autoscaling.existing:
-        keys[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"
-    if isinstance(fleet.pod_autoscaling, AdapterPlan) and not fleet.pod_autoscaling.existing:
-        keys[_CERTIFICATES] = "pod_autoscaling.by: prometheus-adapter, which needs a certificate"
-    return keys
-
-
-def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
-    """APIServices of metrics -> the namespace of the server that the stack creates.
-
-    None: the cluster must already have the server.
-    """
-    match fleet.pod_autoscaling:
-        case KedaPlan(existing=False, namespace=namespace):
-            return {_OF_KEDA: namespace}
-        case AdapterPlan(existing=existing, namespace=namespace):
-            return {_OF_ADAPTERS: None if existing else namespace}
-        case KedaPlan() | None:
-            return {}
 
 
 def findings(
@@ -371,7 +324,7 @@ def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterato
                 subject,
                 f"does not exist, but the stack file says {key}",
                 "first install the software that defines it"
-                + ("" if name == _CERTIFICATES else ", or let the stack install it"),
+                + ("" if name == CERTIFICATES else ", or let the stack install it"),
             )
 
 

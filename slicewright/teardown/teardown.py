@@ -43,7 +43,7 @@ from slicewright.teardown.record import recorded_life
 from slicewright.teardown.record_keeper import RecordKeeper
 from slicewright.teardown.report import Report
 from slicewright.teardown.subject import State, Subject, state_of
-from slicewright.teardown.sweep import Sweep
+from slicewright.teardown.sweep import Sweep, Swept
 
 _ATTEMPTS: Final = 5
 """The limit of runs of `pulumi destroy` that fail on something the sweep can remove."""
@@ -149,12 +149,8 @@ class Teardown:
         if sweep is None:
             return replace(report, notes=[*notes, *self._dangling()], unknown=())
         keeper.write(life)
-        swept = sweep.until_clean(
-            self._with_networks(life, state),
-            wait_s=self.choices.wait_s if not failed else 0.0,
-            clock=self.clock.now,
-            sleep=self.clock.sleep,
-        )
+        wait_s = self.choices.wait_s if not failed else 0.0
+        swept = self._until_clean(sweep, self._with_networks(life, state), wait_s)
         if not state.counts and not sweep.has_more_to_do(swept):
             keeper.remove()
         cluster_exists = self._cluster_exists()
@@ -319,16 +315,7 @@ class Teardown:
             )
             if ended.code == 0:
                 return ""
-            if ended.locked:
-                raise Stopped(
-                    "another `pulumi` is working on the stack, or a killed one left its lock; if "
-                    f"none is working on it: slicewright unlock --stack {self.stack}"
-                )
-            if ended.credentials:
-                raise Stopped(
-                    "the cloud refuses the credentials; renew them, and run the command again to "
-                    "continue"
-                )
+            self._raise_if_stopped(ended)
             gone = ended.unreachable and not without_cluster and self._cluster_exists() is False
             if gone:
                 without_cluster = True
@@ -339,13 +326,24 @@ class Teardown:
                     "the cloud refuses a deletion because of a dependency; deleting leftovers, "
                     "then retrying"
                 )
-                sweep.until_clean(
-                    life,
-                    wait_s=self.choices.wait_s,
-                    clock=self.clock.now,
-                    sleep=self.clock.sleep,
-                )
+                self._until_clean(sweep, life, self.choices.wait_s)
         return f"`pulumi destroy` failed with exit code {ended.code}: see above"
+
+    def _raise_if_stopped(self, ended: Destroyed) -> None:
+        """Raises Stopped if another `pulumi destroy` would fail for the same reason."""
+        if ended.locked:
+            raise Stopped(
+                "another `pulumi` is working on the stack, or a killed one left its lock; if none "
+                f"is working on it: slicewright unlock --stack {self.stack}"
+            )
+        if ended.credentials:
+            raise Stopped(
+                "the cloud refuses the credentials; renew them, and run the command again to "
+                "continue"
+            )
+
+    def _until_clean(self, sweep: Sweep, life: Life, wait_s: float) -> Swept:
+        return sweep.until_clean(life, wait_s=wait_s, clock=self.clock.now, sleep=self.clock.sleep)
 
 
 def shown_in(looked: Report) -> frozenset[Key]:

@@ -16,8 +16,8 @@ from slicewright.doctor.cluster_checks import (
     GpuOperator,
     Node,
     findings,
-    wanted_definitions,
 )
+from slicewright.doctor.cluster_requirements import wanted_definitions
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
 
 SILENT = NotAnswered(why="HTTP 403: forbidden")
