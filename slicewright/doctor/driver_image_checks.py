@@ -50,7 +50,10 @@ def driver_image_findings(image: DriverImage, tags: Answer[frozenset[str]]) -> I
         tag.removeprefix(f"{image.version}-") for tag in tags if tag.startswith(f"{image.version}-")
     )
     if systems or image.version in tags:
-        yield ok(subject, f"available for {', '.join(systems[:_MOST_SHOWN]) or 'its own system'}")
+        yield ok(
+            subject,
+            f"available for {', '.join(systems[:_MOST_SHOWN]) or 'an unnamed operating system'}",
+        )
     else:
         yield fails(
             subject,

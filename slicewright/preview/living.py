@@ -112,8 +112,7 @@ def _shrinks(change: Shrinking) -> str:
         ends = f"{fewest} to {most} pods with GPUs end with {'it' if change.going == 1 else 'them'}"
     return (
         f"🔴 Pool {code(change.pool)} has {many(change.nodes, 'node')} and may have {change.most}: "
-        f"{many(change.going, 'node')} of the cloud's choice "
-        f"{'goes' if change.going == 1 else 'go'}, undrained, and {ends}."
+        f"the cloud ends {many(change.going, 'node')} of its choice without a drain, and {ends}."
     )
 
 

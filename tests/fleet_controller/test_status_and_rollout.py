@@ -339,8 +339,8 @@ def test_a_report_on_a_preview_names_nodes_and_pods(
     assert said.code == VERIFIED, said
     assert "Pool `day2`: 2 nodes roll from `old-1` to" in said.out
     assert "1. `d1`\n2. `d2`" in said.out
-    assert "0 pods are evicted, and 1 pod cannot be now" in said.out
+    assert "0 pods are evicted, and 1 pod cannot be evicted now" in said.out
     assert "- on `d1`: `default/llm-0`: no controller would recreate it" in said.out
-    assert "has 2 nodes and may have 1: 1 node of the cloud's choice goes" in said.out
+    assert "has 2 nodes and may have 1: the cloud ends 1 node of its choice" in said.out
     assert "0 to 1 pods with GPUs end with it" in said.out
     assert api_server.admin.get(f"{POOLS}/{pool}")["spec"] == before, "it only reads"

@@ -124,7 +124,7 @@ def test_without_pulumi_or_its_stack_there_is_one_line(
     capsys.readouterr()
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
     assert cli.main(["drift", "-s", "dev"]) == cli.CANNOT_RUN
-    assert "there is no stack dev" in capsys.readouterr().err
+    assert "stack dev does not exist" in capsys.readouterr().err
     monkeypatch.setenv("PATH", "/nonexistent")
     assert cli.main(["drift", "-s", "dev"]) == cli.CANNOT_RUN
     assert "cannot start pulumi" in capsys.readouterr().err

@@ -165,7 +165,9 @@ def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
     assert affected([fewer], [world.pool], list(world.nodes.values())) == ["n0", "n1", "n2"]
     assert (shrinking.going, shrinking.pods_that_end) == (2, (3, 6))
     shown = section(ahead, [])
-    assert "has 3 nodes and may have 1: 2 nodes of the cloud's choice go, undrained" in shown
+    assert (
+        "has 3 nodes and may have 1: the cloud ends 2 nodes of its choice without a drain" in shown
+    )
     assert "3 to 6 pods with GPUs end with them" in shown
 
 
