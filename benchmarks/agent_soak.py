@@ -68,7 +68,7 @@ def restarts(silicon: Path, number: int) -> dict[str, int]:
             left_running += sum(map(_runs, children))
             memory = RestartMemory(kept)
             now = time.monotonic()
-            memory.save(memory.past_of("boot", now).with_end(f"signs {restart}", now))
+            memory.save(memory.past_of("boot", now).add_end(f"signs {restart}", now))
         files = list(kept.iterdir())
         return {
             "processes": left_running,

@@ -18,8 +18,8 @@ from slicewright.exit_codes import (
     CLOSED_PIPE,
     DEGRADED,
     INTERRUPTED,
-    NOT_PROVEN,
-    PROVEN,
+    NOT_VERIFIED,
+    VERIFIED,
 )
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
     "CLOSED_PIPE",
     "DEGRADED",
     "INTERRUPTED",
-    "NOT_PROVEN",
-    "PROVEN",
+    "NOT_VERIFIED",
+    "VERIFIED",
     "main",
 ]
 
@@ -90,7 +90,7 @@ def _run(arguments: list[str] | None) -> int:
     parsed = parser.parse_args(argv)
     if parsed.command is None:
         parser.print_help()
-        return PROVEN
+        return VERIFIED
     # Without emoji: rich would print line 100 of a file, `:100:`, as a picture.
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     console = _Console(emoji=False, width=width)
@@ -106,7 +106,7 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Handles a closed pipe, as caused by `head -1`.
 
-        rich itself would exit with 1, which means "not proven" here.
+        rich itself would exit with 1, which means "not verified" here.
         """
         self.quiet = True  # cleaning up may still print
         _drop_output()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-PROVEN: Final = 0
-"""Done, and everything that had to be proven is proven."""
-NOT_PROVEN: Final = 1
-"""Done, but something was not proven, or was left behind."""
+VERIFIED: Final = 0
+"""Done, and everything that had to be verified is verified."""
+NOT_VERIFIED: Final = 1
+"""Done, but something was not verified, or was left behind."""
 BAD_INPUT: Final = 2
 """Wrong use, or a stack file with problems."""
 CANNOT_RUN: Final = 3

@@ -16,40 +16,51 @@ class Landing:
     pool: plan.PoolPlan
     deployments: Sequence[plan.DeploymentPlan]
 
-    def letter(self, one: plan.DeploymentPlan) -> str:
+    def letter(self, deployment: plan.DeploymentPlan) -> str:
         """Returns the workload's letter. After z, the letters start again."""
-        index = [of.name for of in self.deployments].index(one.name)
+        index = [of.name for of in self.deployments].index(deployment.name)
         return string.ascii_lowercase[index % len(string.ascii_lowercase)]
 
     @property
     def by_profile(self) -> Mapping[str, str]:
         """MIG profile -> letters of all workloads whose replicas may be on it."""
         letters: dict[str, str] = {}
-        for one in self.deployments:
-            for profile in one.profiles:
-                letters[profile] = letters.get(profile, "") + self.letter(one)
+        for deployment in self.deployments:
+            for profile in deployment.profiles:
+                letters[profile] = letters.get(profile, "") + self.letter(deployment)
         return letters
 
     @property
     def whole(self) -> str:
         """Names of the workloads on whole GPUs, which have no drawing."""
-        return ", ".join(one.name for one in self.deployments if not one.profiles)
+        return ", ".join(
+            deployment.name for deployment in self.deployments if not deployment.profiles
+        )
 
-    def on_a_node(self, one: plan.DeploymentPlan) -> int:
+    def on_a_node(self, deployment: plan.DeploymentPlan) -> int:
         """The number of replicas that fit on one node, by devices, processor and memory.
 
         Other workloads are not counted.
         """
-        devices = self.pool.offer.resources[one.resource] // one.devices
+        devices = self.pool.offer.resources[deployment.resource] // deployment.devices
         most = max(self.pool.nodes.max, 1)
-        return min(one.most, devices, devices if one.room is None else one.room // most)
+        return min(
+            deployment.most,
+            devices,
+            devices if deployment.room is None else deployment.room // most,
+        )
 
 
 def landings(fleet: plan.FleetPlan) -> Mapping[str, Landing]:
     """Pool -> its landing."""
     return {
         pool.name: Landing(
-            pool, [one for one in fleet.deployments if one.workload.pool == pool.name]
+            pool,
+            [
+                deployment
+                for deployment in fleet.deployments
+                if deployment.workload.pool == pool.name
+            ],
         )
         for pool in fleet.pools
     }

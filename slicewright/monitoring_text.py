@@ -11,16 +11,16 @@ def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
     monitoring = fleet.monitoring
     if monitoring is None:
         return []
-    found = [f"monitoring: {whose(monitoring)}"]
+    lines = [f"monitoring: {whose(monitoring)}"]
     every = [f"{name} every {seconds} s" for name, seconds in values.scraped(fleet)]
-    found.append(f"  scrapes         {', '.join(every)}")
+    lines.append(f"  scrapes         {', '.join(every)}")
     records, alerts = values.rule_counts(fleet)
     if records or alerts:
-        found.append(f"  rules           {records} recorded, {alerts} alerts")
+        lines.append(f"  rules           {records} recorded, {alerts} alerts")
     if monitoring.dashboards:
-        found.append(f"  dashboards      {values.DASHBOARD_COUNT}, in {monitoring.namespace}")
-    found.append(f"  answers at      {monitoring.prometheus_url or 'no address in the cluster'}")
-    return found
+        lines.append(f"  dashboards      {values.DASHBOARD_COUNT}, in {monitoring.namespace}")
+    lines.append(f"  answers at      {monitoring.prometheus_url or 'no address in the cluster'}")
+    return lines
 
 
 def whose(monitoring: plan.MonitoringPlan) -> str:

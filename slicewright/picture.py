@@ -38,72 +38,61 @@ def draw(
     # has no slice.
     per = slots // slices
     compute = {p: gpu.profiles[p.profile].kind.compute for p in placements}
-    names = {p: p.profile for p in placements}
-    cell = max(
-        [
-            _NARROWEST,
-            *(
-                -(-(len(p.profile) + 2) // max(1, min(p.size, compute[p] * per)))
-                for p in placements
-            ),
-        ]
-    )
+    profiles = sorted({p.profile for p in placements})
+    cell = _cell_width(placements, compute, per)
     legend: Mapping[str, str] = {}
     if _LABEL + cell * slots > width:
         cell = _NARROWEST
-        profiles = sorted({p.profile for p in placements})
         legend = {profile: chr(ord("A") + i) for i, profile in enumerate(profiles)}
-        names = {p: legend[p.profile] for p in placements}
-    colours = {
-        profile: _COLOURS[i % len(_COLOURS)]
-        for i, profile in enumerate(sorted({p.profile for p in placements}))
-    }
-
-    numbers = Text("slot".ljust(_LABEL), style="dim")
-    numbers.append("".join(str(slot).center(cell) for slot in range(slots)).rstrip())
+    colours = {profile: _COLOURS[i % len(_COLOURS)] for i, profile in enumerate(profiles)}
+    names = {p: legend.get(p.profile, p.profile) for p in placements}
+    memory = [(p.start, p.size, names[p], colours[p.profile]) for p in placements]
+    slices_used = [(p.start // per, compute[p], names[p], colours[p.profile]) for p in placements]
     lines = [
-        numbers,
-        _row(
-            "memory",
-            slots,
-            cell,
-            [(p.start, p.size, names[p], colours[p.profile]) for p in placements],
-        ),
-        _row(
-            "compute",
-            slices,
-            cell * per,
-            [(p.start // per, compute[p], names[p], colours[p.profile]) for p in placements],
-        ),
+        _slot_numbers(slots, cell),
+        _row("memory", slots, cell, memory),
+        _row("compute", slices, cell * per, slices_used),
     ]
     if pods:
         marks = [(p.start, p.size, pods.get(p.profile, ""), colours[p.profile]) for p in placements]
-        lines.append(
-            _row(
-                "pods",
-                slots,
-                cell,
-                [
-                    (start, size, mark if len(mark) <= size * cell - 2 else "…", colour)
-                    for start, size, mark, colour in marks
-                    if mark
-                ],
-            )
-        )
+        lines.append(_pods_row(slots, cell, marks))
     if legend:
-        lines.append(
-            Text(
-                " " * _LABEL
-                + ", ".join(f"{letter} = {profile}" for profile, letter in legend.items())
-            )
-        )
+        letters = ", ".join(f"{letter} = {profile}" for profile, letter in legend.items())
+        lines.append(Text(" " * _LABEL + letters))
     return lines
 
 
-def _row(label: str, columns: int, cell: int, taken: Sequence[tuple[int, int, str, str]]) -> Text:
-    """taken: first column, number of columns, name, colour."""
+def _cell_width(
+    placements: Sequence[Placement], compute: Mapping[Placement, int], slots_per_slice: int
+) -> int:
+    """Returns the columns that a slot needs, so that the name of every instance fits into it."""
+    widths = (
+        -(-(len(p.profile) + 2) // max(1, min(p.size, compute[p] * slots_per_slice)))
+        for p in placements
+    )
+    return max([_NARROWEST, *widths])
+
+
+def _slot_numbers(slots: int, cell: int) -> Text:
+    numbers = Text("slot".ljust(_LABEL), style="dim")
+    numbers.append("".join(str(slot).center(cell) for slot in range(slots)).rstrip())
+    return numbers
+
+
+def _pods_row(slots: int, cell: int, marks: Sequence[tuple[int, int, str, str]]) -> Text:
+    """marks: first column, number of columns, letters of workloads, colour."""
+    fitting = [
+        (start, size, mark if len(mark) <= size * cell - 2 else "…", colour)
+        for start, size, mark, colour in marks
+        if mark
+    ]
+    return _row("pods", slots, cell, fitting)
+
+
+def _row(label: str, columns: int, cell: int, cells: Sequence[tuple[int, int, str, str]]) -> Text:
+    """cells: first column, number of columns, name, colour."""
     line = Text(label.ljust(_LABEL))
-    starts = {start: (size, name, colour) for start, size, name, colour in taken if size}
+    starts = {start: (size, name, colour) for start, size, name, colour in cells if size}
     column = 0
     while column < columns:
         if column in starts:

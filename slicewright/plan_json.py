@@ -30,7 +30,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         if isinstance(fleet, plan.ExistingFleetPlan)
         else [],
         "workloads": [_plain(request) for request in fleet.workloads],
-        "deployments": [_deployment(one) for one in fleet.deployments],
+        "deployments": [_deployment(deployment) for deployment in fleet.deployments],
         "monitoring": _monitoring(fleet),
         "files": _files(fleet),
         "totals": totals(fleet),
@@ -112,16 +112,9 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
             "memory_mib": pool.gpu.memory_mib,
             "per_node": pool.gpu_count,
         },
-        "gpus": [
-            {
-                "index": i,
-                "layout": dict(layout),
-                "placements": [_plain(p) for p in placements_of(pool.gpu, layout)],
-            }
-            for i, layout in enumerate(pool.offer.layouts)
-        ],
+        "gpus": _layouts(pool),
         "devices": dict(pool.offer.devices),
-        "sharing": [_plain(one) for one in pool.offer.sharing],
+        "sharing": [_plain(share) for share in pool.offer.sharing],
         "allocatable": dict(pool.offer.resources),
         "labels": dict(pool.labels),
         "taints": [_plain(taint) for taint in pool.taints],
@@ -145,35 +138,46 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
     return written
 
 
-def _deployment(one: plan.DeploymentPlan) -> JsonObject:
-    memory = one.memory
+def _layouts(pool: plan.PoolPlan) -> list[JsonObject]:
+    return [
+        {
+            "index": index,
+            "layout": dict(layout),
+            "placements": [_plain(p) for p in placements_of(pool.gpu, layout)],
+        }
+        for index, layout in enumerate(pool.offer.layouts)
+    ]
+
+
+def _deployment(deployment: plan.DeploymentPlan) -> JsonObject:
+    memory = deployment.memory
     return {
-        "name": one.name,
-        "namespace": one.namespace,
-        "kind": one.workload.kind,
-        "pool": one.workload.pool,
-        "resource": one.resource,
-        "per_pod": one.devices,
-        "profiles": list(one.profiles),
-        "replicas": one.at_first,
-        "autoscaling": _autoscaling(one),
-        "run": one.runs,
-        "pending": one.pending,
-        "awaited": one.awaited,
+        "name": deployment.name,
+        "namespace": deployment.namespace,
+        "kind": deployment.workload.kind,
+        "pool": deployment.workload.pool,
+        "resource": deployment.resource,
+        "per_pod": deployment.devices,
+        "profiles": list(deployment.profiles),
+        "replicas": deployment.at_first,
+        "autoscaling": _autoscaling(deployment),
+        "run": deployment.runs,
+        "pending": deployment.pending,
+        "awaited": deployment.awaited,
         "memory_mib": {
             "needed": memory.needed_mib,
             "weights": memory.weights_mib,
             "context": memory.context_mib,
             "overhead": memory.overhead_mib,
-            "usable": one.usable_mib,
+            "usable": deployment.usable_mib,
         }
         if memory
         else None,
     }
 
 
-def _autoscaling(one: plan.DeploymentPlan) -> JsonObject | None:
-    scaling = one.autoscaling
+def _autoscaling(deployment: plan.DeploymentPlan) -> JsonObject | None:
+    scaling = deployment.autoscaling
     if scaling is None:
         return None
     return {
@@ -183,7 +187,7 @@ def _autoscaling(one: plan.DeploymentPlan) -> JsonObject | None:
         "target": scaling.target,
         "unit": "us" if scaling.metric.unit == "duration" else scaling.metric.unit,
         "per_replica": not scaling.metric.mean,
-        "query": values.scaling_query(one),
+        "query": values.scaling_query(deployment),
         "fallback_replicas": scaling.fallback_replicas,
     }
 
@@ -248,13 +252,13 @@ def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
     }
 
 
-def _price(known: prices.Quote) -> JsonObject:
+def _price(quote: prices.Quote) -> JsonObject:
     return {
-        "usd_per_node_hour": dataclasses.asdict(known.price) if known.price else None,
-        "usd_per_node_hour_elsewhere": dataclasses.asdict(known.elsewhere)
-        if known.elsewhere
+        "usd_per_node_hour": dataclasses.asdict(quote.price) if quote.price else None,
+        "usd_per_node_hour_elsewhere": dataclasses.asdict(quote.elsewhere)
+        if quote.elsewhere
         else None,
-        "no_price": known.missing or None,
+        "no_price": quote.missing or None,
     }
 
 

@@ -5,43 +5,47 @@ from __future__ import annotations
 from infra import plan, values
 
 
-def scaling_lines(one: plan.DeploymentPlan, scaler: plan.PodAutoscalingPlan | None) -> list[str]:
+def scaling_lines(
+    deployment: plan.DeploymentPlan, scaler: plan.PodAutoscalingPlan | None
+) -> list[str]:
     """Returns lines on the formula, the reason for the maximum, missing answers, and the query.
 
     A cluster's own adapter also needs the rule in the last lines. Empty if the replicas are fixed.
     """
-    scaling = one.autoscaling
+    scaling = deployment.autoscaling
     if scaling is None:
         return []
-    metric, asked = scaling.metric, scaling.settings
-    target = f"{asked.target} %" if metric.unit == "percent" else str(asked.target)
+    metric, request = scaling.metric, scaling.settings
+    target = f"{request.target} %" if metric.unit == "percent" else str(request.target)
     formula = (
         f"replicas x {metric.called} / {target}"
         if metric.mean
         else f"one for every {target} of {metric.called}"
     )
     most = (
-        "all partitions that are left for it"
-        if asked.max == "partitions"
-        else f"stated; there is room for {scaling.places}"
+        "all remaining partitions"
+        if request.max == "partitions"
+        else f"as stated; there is room for {scaling.places}"
     )
     by_keda = isinstance(scaler, plan.KedaPlan)
-    query = values.scaling_query(one) if by_keda else values.pod_metric(one).query
+    query = values.scaling_query(deployment) if by_keda else values.pod_metric(deployment).query
     span = f"{scaling.min} to {scaling.max} replicas ({most})"
-    found = [
+    lines = [
         f"  is scaled       {span}: {formula}, rounded up",
         f"  measured by     {query}",
     ]
-    if asked.wake is not None:
-        found.append(f"  wakes while     {asked.wake} is above 0; sleeps {asked.cooldown} after")
+    if request.wake is not None:
+        lines.append(
+            f"  wakes while     {request.wake} is above 0; sleeps {request.cooldown} after"
+        )
     if not by_keda:
-        found.append("  without answer  nothing changes")
+        lines.append("  without answer  nothing changes")
         if isinstance(scaler, plan.AdapterPlan) and scaler.existing:
-            found.append("  adapter's rule  for the configuration of the cluster's adapter:")
-            found += [f"    {line}" for line in values.adapter_rules([one]).splitlines()]
-        return found
-    found.append(f"  without answer  {_fallback(scaling)}")
-    return found
+            lines.append("  adapter's rule  for the configuration of the cluster's adapter:")
+            lines += [f"    {line}" for line in values.adapter_rules([deployment]).splitlines()]
+        return lines
+    lines.append(f"  without answer  {_fallback(scaling)}")
+    return lines
 
 
 def _fallback(scaling: plan.AutoscalingPlan) -> str:

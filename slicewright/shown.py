@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -48,17 +48,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
             _host(host, console)
     for request in fleet.workloads:
         console.print()
-        wants = ", ".join(f"{name} {count}" for name, count in request.requests.items())
-        _line(
-            console,
-            f"workload {request.name}: {request.cards} card(s), each "
-            f"{request.memory_mib_per_card} MiB",
-            "bold",
-        )
-        _line(
-            console,
-            f"  and {request.compute_percent_per_card} % of its compute; a pod requests {wants}",
-        )
+        _workload(request, console)
     for deployment in fleet.deployments:
         console.print()
         _deployment(deployment, landed[deployment.workload.pool], fleet.pod_autoscaling, console)
@@ -72,49 +62,67 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     show_notes(fleet, console)
 
 
+def _workload(request: plan.WorkloadPlan, console: Console) -> None:
+    requests = ", ".join(f"{name} {count}" for name, count in request.requests.items())
+    _line(
+        console,
+        f"workload {request.name}: {request.cards} GPU{'s' if request.cards != 1 else ''}, each "
+        f"with {request.memory_mib_per_card} MiB and {request.compute_percent_per_card} % of the "
+        "compute",
+        "bold",
+    )
+    _line(console, f"  a pod requests  {requests}")
+
+
 def _deployment(
-    one: plan.DeploymentPlan,
+    deployment: plan.DeploymentPlan,
     landing: Landing,
     scaler: plan.PodAutoscalingPlan | None,
     console: Console,
 ) -> None:
-    asked = one.workload
-    behind = f" ({' or '.join(one.profiles)})" if one.profiles else ""
-    count = f"{one.most} replica{'s' if one.most != 1 else ''}"
-    if one.at_first != one.most:
-        count = f"{one.at_first} to {count}"
+    workload = deployment.workload
+    count = f"{deployment.most} replica{'s' if deployment.most != 1 else ''}"
+    if deployment.at_first != deployment.most:
+        count = f"{deployment.at_first} to {count}"
+    name = f"{deployment.namespace}/{deployment.name}"
+    _line(console, f"workload {name}: {count} of {workload.kind} on pool {workload.pool}", "bold")
+    _line(console, f"  each requests   {_request(deployment)}")
+    each = landing.on_a_node(deployment)
+    letter = f"{landing.letter(deployment)} in the drawing of its pool: "
     _line(
         console,
-        f"workload {one.namespace}/{one.name}: {count} of {asked.kind} on pool {asked.pool}",
-        "bold",
+        f"  lands on        {letter if deployment.profiles else ''}up to {each} "
+        f"replica{'s' if each != 1 else ''} on a node",
     )
-    waiting = f", {one.pending} Pending" if one.pending else ""
-    taken = one.demanded - one.most * one.devices
-    beside = f", {taken} by other workloads" if taken else ""
-    _line(
-        console,
-        f"  each asks for   {one.devices} {one.resource}{behind}; the pool offers up to "
-        f"{one.offered}{beside}{waiting}",
-    )
-    each = landing.on_a_node(one)
-    drawn = f"{landing.letter(one)} in the drawing of its pool: " if one.profiles else ""
-    _line(
-        console,
-        f"  lands on        {drawn}up to {each} replica{'s' if each != 1 else ''} on a node",
-    )
-    usable = f" of {one.usable_mib} MiB usable" if one.usable_mib is not None else ""
-    taken_mib = None if isinstance(asked, spec.VllmWorkload) else asked.gpu_memory
-    if taken_mib is not None:
-        _line(console, f"  each needs      {spec.mebibytes(taken_mib)} MiB{usable}, as stated")
-    if one.memory is not None:
-        _line(
-            console,
-            f"  each needs      {one.memory.needed_mib} MiB{usable}: weights "
-            f"{one.memory.weights_mib}, context {one.memory.context_mib or 'not known'}, about "
-            f"{one.memory.overhead_mib} of the server's own",
-        )
-    for line in scaling_lines(one, scaler):
+    for need in _memory_needs(deployment):
+        _line(console, f"  each needs      {need}")
+    for line in scaling_lines(deployment, scaler):
         _line(console, line)
+
+
+def _request(deployment: plan.DeploymentPlan) -> str:
+    """Describes the devices of a replica, and the devices that the pool has for all of them."""
+    profiles = f" ({' or '.join(deployment.profiles)})" if deployment.profiles else ""
+    used = deployment.demanded - deployment.most * deployment.devices
+    elsewhere = f", {used} of them used by other workloads" if used else ""
+    waiting = f", {deployment.pending} Pending" if deployment.pending else ""
+    return (
+        f"{deployment.devices} {deployment.resource}{profiles}; the pool offers up to "
+        f"{deployment.offered}{elsewhere}{waiting}"
+    )
+
+
+def _memory_needs(deployment: plan.DeploymentPlan) -> Iterator[str]:
+    usable = f" of {deployment.usable_mib} MiB usable" if deployment.usable_mib is not None else ""
+    workload = deployment.workload
+    stated = None if isinstance(workload, spec.VllmWorkload) else workload.gpu_memory
+    if stated is not None:
+        yield f"{spec.mebibytes(stated)} MiB{usable}, as stated"
+    if (memory := deployment.memory) is not None:
+        yield (
+            f"{memory.needed_mib} MiB{usable}: weights {memory.weights_mib}, context "
+            f"{memory.context_mib or 'unknown'}, server overhead about {memory.overhead_mib}"
+        )
 
 
 def show_written(files: Sequence[Path], console: Console) -> None:
@@ -133,43 +141,45 @@ def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
 
 def show_changes(change: plan.FleetChange, console: Console) -> None:
     """Writes the changes, pool by pool."""
-    for one in change.fleet:
-        _change("fleet", one, console)
-    for part, what in [
+    for change_of_fleet in change.fleet:
+        _change("fleet", change_of_fleet, console)
+    for part, kind in [
         *((pool, "pool") for pool in change.pools),
         *((host, "host") for host in change.hosts),
     ]:
-        _part(part, what, console)
+        _part(part, kind, console)
 
 
-def _part(part: plan.PartChange, what: str, console: Console) -> None:
+def _part(part: plan.PartChange, kind: str, console: Console) -> None:
     style, moved = _STYLES[part.effect], part.effect is ChangeEffect.REPLACE
     match part.kind:
         case "new":
             _line(
                 console,
-                f"{what} {part.name}: "
+                f"{kind} {part.name}: "
                 f"new{', its GPUs are partitioned' if part.effect is ChangeEffect.ROLL else ''}",
                 style,
             )
-        case "gone" if what == "host":
-            _line(console, f"{what} {part.name}: gone, its GPUs stay as they are", style)
+        case "gone" if kind == "host":
+            _line(console, f"{kind} {part.name}: gone, its GPUs stay as they are", style)
         case "gone":
             nodes = (
                 "with its nodes and the pods on them"
                 if moved
                 else "its nodes and the pods on them stay"
             )
-            _line(console, f"{what} {part.name}: gone, {nodes}", style)
+            _line(console, f"{kind} {part.name}: gone, {nodes}", style)
         case "same" | "changed":
             why = ""
-            if part.effect > max((one.effect for one in part.changes), default=ChangeEffect.NONE):
+            if part.effect > max(
+                (change.effect for change in part.changes), default=ChangeEffect.NONE
+            ):
                 why = (
                     ", with its cluster" if moved else ", its nodes are those of the other cluster"
                 )
-            _line(console, f"{what} {part.name}: {part.effect.text}{why}", style)
-            for one in part.changes:
-                _change("", one, console)
+            _line(console, f"{kind} {part.name}: {part.effect.text}{why}", style)
+            for change in part.changes:
+                _change("", change, console)
 
 
 def _change(of: str, change: plan.Change, console: Console) -> None:
@@ -200,12 +210,12 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
     settings = pool.settings
     if isinstance(settings, plan.CloudSettings):
         zones = ", ".join(settings.zones)
-        what = f"{nodes} of {settings.machine.name} in {zones}, {settings.capacity.mode}"
+        description = f"{nodes} of {settings.machine.name} in {zones}, {settings.capacity.mode}"
         if isinstance(settings, plan.EksSettings) and settings.karpenter is not None:
-            what += ", made by Karpenter"
+            description += ", created by Karpenter"
     else:
-        what = f"{nodes}, not created by this stack"
-    _line(console, f"pool {pool.name}: {what}", "bold")
+        description = f"{nodes}, not created by this stack"
+    _line(console, f"pool {pool.name}: {description}", "bold")
     for indexes, layout in by_index(pool.offer.layouts):
         which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
         placed = placements_of(pool.gpu, layout)
@@ -231,11 +241,14 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
 
 def _pod(request: values.JsonObject, console: Console) -> None:
     """Writes the YAML lines that a pod needs to run here and get a device."""
-    first, *others = request["limits"] or [None]
+    first, *alternatives = request["limits"] or [None]
     if first is None:
-        _line(console, "  a pod requests   what its entry in workloads states; there is none yet")
+        _line(
+            console,
+            "  a pod requests  the resources of its entry in workloads; there is no entry yet",
+        )
         return
-    _line(console, "  a pod asks for one with, in its spec:")
+    _line(console, "  a pod requests one with this in its spec:")
     lines = values.as_flow_yaml(
         {
             "nodeSelector": request["nodeSelector"],
@@ -246,7 +259,7 @@ def _pod(request: values.JsonObject, console: Console) -> None:
     ).splitlines()
     for line in lines:
         _line(console, f"    {line}")
-    for other in others:
+    for other in alternatives:
         _line(console, f"    # or limits: {values.as_flow_yaml(other).strip()}")
 
 
@@ -276,8 +289,12 @@ def _gpu(
         pods = landing.by_profile if landing is not None else {}
         for line in draw(gpu, placements, width=console.width - 4, pods=pods):
             console.print(Text("    ") + line, soft_wrap=True)
-        if landing is not None and (named := [one for one in landing.deployments if one.profiles]):
-            letters = ", ".join(f"{landing.letter(one)} = {one.name}" for one in named)
+        if landing is not None and (
+            named := [deployment for deployment in landing.deployments if deployment.profiles]
+        ):
+            letters = ", ".join(
+                f"{landing.letter(deployment)} = {deployment.name}" for deployment in named
+            )
             _line(console, f"            {letters}")
 
 
@@ -292,7 +309,7 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
     if isinstance(fleet, plan.ExistingFleetPlan):
         return
     cost = prices.fleet_cost(fleet)
-    known = (
+    amount = (
         f"{cost.fewest:.2f} USD/h"
         if cost.fewest == cost.most
         else f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
@@ -300,7 +317,7 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
     listed = [name for name in cost.priced if name not in cost.sampled]
     ways = (("at list prices", listed), ("at a spot sample", cost.sampled))
     of = (
-        f"{known} {', '.join(f'{way} for {_pools(names)}' for way, names in ways if names)}"
+        f"{amount} {', '.join(f'{way} for {_pools(names)}' for way, names in ways if names)}"
         if cost.priced
         else "unknown"
     )
@@ -332,16 +349,16 @@ def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
     comes = (
         f"{driver.version}{'' if driver.exact else ' or newer'}"
         if driver.version
-        else "not known until a node is up"
+        else "unknown until a node is up"
     )
     return f"{comes} ({driver.of})" + (f"; the layout needs {needed} or newer" if needed else "")
 
 
-def _price(known: prices.Quote) -> str:
-    if known.price is not None:
-        return _listed(known.price)
-    return f"unknown: {known.missing}" + (
-        f"; elsewhere {_listed(known.elsewhere)}" if known.elsewhere else ""
+def _price(quote: prices.Quote) -> str:
+    if quote.price is not None:
+        return _listed(quote.price)
+    return f"unknown: {quote.missing}" + (
+        f"; elsewhere {_listed(quote.elsewhere)}" if quote.elsewhere else ""
     )
 
 

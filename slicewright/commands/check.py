@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import plan, spec
+from infra import spec
 from slicewright.commands import stack_files
-from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.exit_codes import BAD_INPUT, VERIFIED
 
 
 def add_parser(commands: Any) -> None:
@@ -33,7 +33,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         file = stack_files.path_of(name)
         label = name if str(file) == name else stack_files.display_path(file)
         try:
-            fleet = plan.read_file(file, name=label)
+            fleet = stack_files.read_plan(file, name=label)
         except spec.SpecError as e:
             failed = True
             console.print(str(e), markup=False, highlight=False, soft_wrap=True)
@@ -45,4 +45,4 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 soft_wrap=True,
             )
             shown.show_notes(fleet, console)
-    return BAD_INPUT if failed else PROVEN
+    return BAD_INPUT if failed else VERIFIED

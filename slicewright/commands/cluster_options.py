@@ -29,7 +29,7 @@ def stack_of(parsed: argparse.Namespace) -> tuple[Path, plan.FleetPlan] | None:
     if not parsed.stack:
         return None
     file = stack_files.path_of(parsed.stack)
-    return file, plan.read_file(file, name=stack_files.display_path(file))
+    return file, stack_files.read_plan(file)
 
 
 def access_of(

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from infra import spec
-from slicewright.exit_codes import CANNOT_RUN, PROVEN
+from slicewright.exit_codes import CANNOT_RUN, VERIFIED
 from slicewright.preview.deployed import Deployment, NotAHistory, read_page
 from slicewright.teardown.engine import EngineFailed, NoStack, Pulumi
 
@@ -48,11 +48,11 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         except OSError as e:
             return _say(f"{parsed.write}: {e.strerror}", CANNOT_RUN)
     if deployment is None:
-        return _say(f"stack {parsed.stack} has no deployment", PROVEN)
+        return _say(f"stack {parsed.stack} has no deployment", VERIFIED)
     if deployment.commit:
         console.print(spec.plain(deployment.commit), markup=False, highlight=False, soft_wrap=True)
     named = deployment.commit or "no commit: it did not run in a git repository"
-    return _say(f"stack {parsed.stack} was deployed at {deployment.time} from {named}", PROVEN)
+    return _say(f"stack {parsed.stack} was deployed at {deployment.time} from {named}", VERIFIED)
 
 
 def _last(pulumi: Pulumi) -> Deployment | None:

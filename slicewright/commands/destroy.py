@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from infra import plan, spec
 from kubeapi import Client
 from slicewright.commands import cluster_options, stack_files
 from slicewright.doctor.findings import CannotAsk
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import NoCluster
 from slicewright.stack_config import setting
 from slicewright.teardown.access import NoAccess, client_of
@@ -25,7 +25,7 @@ from slicewright.teardown.account import Account
 from slicewright.teardown.adopted import AdoptedOperator
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.inside import Clock
-from slicewright.teardown.report import Report, lines_of
+from slicewright.teardown.report import Report, as_json, lines_of
 from slicewright.teardown.subject import Subject, subject_of
 from slicewright.teardown.teardown import Choices, Refused, Stopped, Teardown
 
@@ -38,7 +38,7 @@ than that only if a load balancer still uses them.
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "destroy",
-        help="destroy a stack in order, and prove that nothing is left of it",
+        help="destroy a stack in order, and verify that nothing of it is left",
         description="Shows the dependents of a stack and asks for confirmation. Removes load "
         "balancers, GPU pods and claims while the cluster can still delete their cloud resources, "
         "runs `pulumi destroy`, and deletes leftovers of the cluster whose tags prove that they "
@@ -62,12 +62,30 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="show the stack's dependents and the leftovers in the cloud; change nothing",
     )
+    _add_choices(parser)
+    parser.add_argument(
+        "--unreachable",
+        action="store_true",
+        help="continue if the cluster does not answer, without inspecting or draining it",
+    )
+    _add_waits(parser)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the result as JSON; progress and Pulumi's output go to stderr",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    """Adds the options for resources that may hold data, or may belong to others."""
     parser.add_argument(
         "--disks",
         choices=("delete", "keep"),
-        help="delete or keep disks and snapshots that outlive their volumes (policy Retain), and "
-        "tagged ones that are not proven to belong to this cluster. Without this option, destroy "
-        "refuses to run for the first kind, and keeps the second. Deletes only what was shown",
+        help="delete or keep disks and snapshots whose volumes have the policy Retain, and disks "
+        "and snapshots with the cluster's tags that are not proven to belong to it. Without this "
+        "option, destroy refuses to run if the first kind exists, and keeps the second. Deletes "
+        "only disks and snapshots that were listed",
     )
     parser.add_argument(
         "--logs",
@@ -79,34 +97,26 @@ def add_parser(commands: Any) -> None:
         "--unproven",
         choices=("delete", "keep"),
         help="delete or keep other resources with the cluster's tags or names that are not proven "
-        "to belong to this cluster (default: keep). Deletes only what was shown",
+        "to belong to it (default: keep). Deletes only resources that were listed",
     )
-    parser.add_argument(
-        "--unreachable",
-        action="store_true",
-        help="go on although the cluster does not answer, without inspecting or draining it",
-    )
+
+
+def _add_waits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         metavar="MINUTES",
         type=_minutes,
         default=float(_WAIT_MINUTES),
-        help="how long to retry deletions that the cloud still refuses (default: %(default)g)",
+        help="time limit for retrying deletions that the cloud refuses (default: %(default)g)",
     )
     parser.add_argument(
         "--drain-wait",
         metavar="MINUTES",
         type=_minutes,
         default=5.0,
-        help="how long to wait for pods, for load balancers and for volumes to disappear "
+        help="time limit for pods, for load balancers and for volumes to disappear "
         "(default: %(default)g each)",
     )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="the result as JSON; progress and Pulumi's output go to stderr",
-    )
-    parser.set_defaults(run=_run)
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
@@ -114,62 +124,73 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         console = Console(stderr=True, emoji=False, width=console.width)
     file = parsed.file or stack_files.path_of(parsed.stack)
     try:
-        fleet = plan.read_file(file, name=stack_files.display_path(file))
+        fleet = stack_files.read_plan(file)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
+    try:
+        report = _destroy(_teardown(parsed, fleet, file, console), parsed, console)
+    except _NoTerminal as e:
+        return _say(str(e), BAD_INPUT)
+    except _Declined:
+        return _say("not destroyed: nothing was changed", NOT_VERIFIED)
+    except Refused as e:
+        return _say(str(e), NOT_VERIFIED)
+    except (CannotAsk, Stopped, EngineFailed) as e:
+        return _say(str(e), CANNOT_RUN)
+    except KeyboardInterrupt:
+        return _say("interrupted; run it again to continue", INTERRUPTED)
+    if parsed.json:
+        print(json.dumps(as_json(report), indent=2))
+    if report.unknown:
+        return CANNOT_RUN
+    return VERIFIED if report.clean or parsed.dry_run else NOT_VERIFIED
+
+
+def _teardown(
+    parsed: argparse.Namespace, fleet: plan.FleetPlan, file: Path, console: Console
+) -> Teardown:
+    """Raises CannotAsk."""
     subject = subject_of(fleet)
     connect: Callable[[str], Client] = client_of
     if isinstance(fleet, plan.ExistingFleetPlan) and fleet.cluster is not None:
         connect = _by_stack_file(file, fleet.cluster)
-    tell = _teller(console)
-    try:
-        teardown = Teardown(
-            stack=parsed.stack,
-            subject=subject,
-            account=_account(subject, file),
-            pulumi=Pulumi(parsed.stack),
-            clock=Clock(now=time.monotonic, sleep=time.sleep),
-            choices=Choices(
-                disks=parsed.disks,
-                logs=parsed.logs,
-                unproven=parsed.unproven,
-                unreachable=parsed.unreachable,
-                dry_run=parsed.dry_run,
-                wait_s=parsed.wait * 60,
-                drain_wait_s=parsed.drain_wait * 60,
-            ),
-            tell=tell,
-            connect=connect,
-            dangling=_dangling(fleet, file),
-        )
-        report = teardown.look()
-        _show(report, console)
-        if not parsed.dry_run:
-            if not report.obstacles:
-                _ask(report, parsed)
-            report = teardown.run(report)
-            # The cluster's dependents were shown before the confirmation.
-            _show(replace(report, inventory=None, inventory_unknown=""), console)
-    except _NoTerminal as e:
-        return _say(str(e), BAD_INPUT)
-    except _Declined:
-        return _say("not destroyed: nothing was changed", NOT_PROVEN)
-    except Refused as e:
-        return _say(str(e), NOT_PROVEN)
-    except (CannotAsk, Stopped, EngineFailed) as e:
-        return _say(str(e), CANNOT_RUN)
-    except KeyboardInterrupt:
-        print(
-            "slicewright destroy: interrupted; run it again to continue",
-            file=sys.stderr,
-        )
-        return INTERRUPTED
-    if parsed.json:
-        print(json.dumps({"version": 1, **asdict(report)}, indent=2))
-    if report.unknown:
-        return CANNOT_RUN
-    return PROVEN if report.clean or parsed.dry_run else NOT_PROVEN
+    return Teardown(
+        stack=parsed.stack,
+        subject=subject,
+        account=_account(subject, file),
+        pulumi=Pulumi(parsed.stack),
+        clock=Clock(now=time.monotonic, sleep=time.sleep),
+        choices=Choices(
+            disks=parsed.disks,
+            logs=parsed.logs,
+            unproven=parsed.unproven,
+            unreachable=parsed.unreachable,
+            dry_run=parsed.dry_run,
+            wait_s=parsed.wait * 60,
+            drain_wait_s=parsed.drain_wait * 60,
+        ),
+        tell=_teller(console),
+        connect=connect,
+        dangling=_dangling(fleet, file),
+    )
+
+
+def _destroy(teardown: Teardown, parsed: argparse.Namespace, console: Console) -> Report:
+    """Shows the stack's dependents, asks for confirmation, and destroys it unless it is a dry run.
+
+    Raises _NoTerminal, _Declined, Refused, CannotAsk, Stopped and EngineFailed.
+    """
+    report = teardown.look()
+    _show(report, console)
+    if parsed.dry_run:
+        return report
+    if not report.obstacles:
+        _ask(report, parsed)
+    report = teardown.run(report)
+    # The cluster's dependents were shown before the confirmation.
+    _show(replace(report, inventory=None, inventory_unknown=""), console)
+    return report
 
 
 def _by_stack_file(file: Path, cluster: plan.ExistingClusterPlan) -> Callable[[str], Client]:

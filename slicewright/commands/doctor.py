@@ -13,7 +13,7 @@ from rich.text import Text
 from infra import plan, spec
 from slicewright.commands import stack_files
 from slicewright.doctor.findings import CannotAsk, Finding
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 
 _STYLES: Final = {"fails": "red", "not asked": "yellow", "not seen": "yellow", "ok": "green"}
 """Verdict -> style, in the order of the output."""
@@ -40,7 +40,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(names[0])
     stack = parsed.stack[0] if parsed.stack else None
     try:
-        fleet = plan.read_file(file, name=stack_files.display_path(file))
+        fleet = stack_files.read_plan(file)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
@@ -49,20 +49,20 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         match fleet:
             case plan.EksFleetPlan():
-                findings = asked.of_eks(fleet, file, stack)
+                findings = asked.check_eks(fleet, file, stack)
             case plan.GkeFleetPlan():
-                findings = asked.of_gke(fleet, file, stack)
+                findings = asked.check_gke(fleet, file, stack)
             case plan.ExistingFleetPlan(cluster=None):
                 return _say(f"{names[0]} has hosts only: no account or cluster to check", BAD_INPUT)
             case plan.ExistingFleetPlan():
-                findings = asked.of_cluster(fleet, stack)
+                findings = asked.check_cluster(fleet, stack)
     except CannotAsk as e:
         return _say(str(e), CANNOT_RUN)
     _show(findings, console)
     verdicts = {finding.verdict for finding in findings}
     if "fails" in verdicts:
-        return NOT_PROVEN
-    return CANNOT_RUN if "not asked" in verdicts else PROVEN
+        return NOT_VERIFIED
+    return CANNOT_RUN if "not asked" in verdicts else VERIFIED
 
 
 def _say(problem: str, code: int) -> int:
@@ -77,14 +77,14 @@ def _show(findings: Sequence[Finding], console: Console) -> None:
             if finding.verdict != verdict:
                 continue
             line = Text(f"{verdict:<9}", _STYLES[verdict])
-            line.append(spec.plain(f"  {finding.asked}: {finding.found}"), "default")
+            line.append(spec.plain(f"  {finding.subject}: {finding.detail}"), "default")
             console.print(line, soft_wrap=True, highlight=False)
             if finding.remedy:
                 console.print(Text(f"{'':<9}  → {spec.plain(finding.remedy)}"), soft_wrap=True)
     count = {v: sum(f.verdict == v for f in findings) for v in _STYLES}
     not_seen = f"{count['not seen']} not seen, " if count["not seen"] else ""
     console.print(
-        f"{count['fails']} would fail, {count['not asked']} could not be asked, {not_seen}"
+        f"{count['fails']} would fail, {count['not asked']} could not be checked, {not_seen}"
         f"{count['ok']} ok",
         highlight=False,
     )

@@ -20,7 +20,7 @@ from slicewright.commands import cluster_options
 from slicewright.doctor.findings import CannotAsk
 from slicewright.drift.findings import Drift, as_json
 from slicewright.drift.looking import Looking
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import Access, NoCluster
 from slicewright.locks import asking
 from slicewright.teardown.engine import EngineFailed, Pulumi
@@ -96,10 +96,10 @@ def _holders(stack: str, tell: Callable[[str], None]) -> tuple[str, ...]:
 
 
 def exit_code(drift: Drift) -> int:
-    """Returns NOT_PROVEN for any finding, even if other comparisons could not be made."""
+    """Returns NOT_VERIFIED for any finding, even if other comparisons could not be made."""
     if drift.findings:
-        return NOT_PROVEN
-    return CANNOT_RUN if drift.unseen else PROVEN
+        return NOT_VERIFIED
+    return CANNOT_RUN if drift.unseen else VERIFIED
 
 
 def _cluster(
@@ -122,7 +122,7 @@ def _cluster(
         try:
             return Access(context_of(json.loads(state.kubeconfig), Path.cwd()))
         except (BadKubeconfig, ValueError) as e:
-            raise NoCluster(f"the kubeconfig of the stack's state cannot be used: {e}") from None
+            raise NoCluster(f"the kubeconfig in the stack's state cannot be used: {e}") from None
 
     existing = isinstance(named[1], plan.ExistingFleetPlan)
     return from_options if existing or parsed.kubeconfig or parsed.context else from_state
@@ -139,7 +139,7 @@ def _show(drift: Drift, console: Console) -> None:
         heals = list(dict.fromkeys(f.heal for f in drift.findings if f.heal))
         for finding in drift.findings:
             fixed_by = f"command {heals.index(finding.heal) + 1}" if finding.heal else "—"
-            cells = (finding.between.value, finding.where, finding.what, fixed_by)
+            cells = (finding.between.value, finding.where, finding.difference, fixed_by)
             table.add_row(*(Text(spec.plain(cell)) for cell in cells))
         console.print(table)
         # Below the table, so that they can be copied.

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from infra import plan, spec, values
 from slicewright.commands import stack_files
-from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.stack_config import setting
 
 
@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(parsed.stack)
     try:
-        fleet = plan.read_file(file, name=stack_files.display_path(file))
+        fleet = stack_files.read_plan(file)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
@@ -72,7 +72,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except values.NoSuchPool as e:
         return _say(f"{parsed.preview}: {e}")
     print(json.dumps(adopting, indent=2))
-    return PROVEN
+    return VERIFIED
 
 
 def _say(problem: str) -> int:

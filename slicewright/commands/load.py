@@ -17,7 +17,7 @@ from infra import plan, spec
 from kubeapi import ApiError, Unreachable
 from slicewright.commands import cluster_options
 from slicewright.commands.status import say
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import NoCluster, why
 from slicewright.load import engine, export, targets
 from slicewright.load.asked import Api, Load, Target
@@ -48,36 +48,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "workload", metavar="WORKLOAD", help="the workload's name in the stack file"
     )
-    how_often = parser.add_mutually_exclusive_group()
-    how_often.add_argument(
-        "--users",
-        type=_count,
-        metavar="N",
-        help=f"concurrent users, each with one request in flight (default: {_USERS})",
-    )
-    how_often.add_argument(
-        "--rate", type=_count, metavar="N", help="requests per second, regardless of answers"
-    )
-    parser.add_argument(
-        "--duration",
-        type=_duration,
-        default=30,
-        metavar="TIME",
-        help="length of the test, such as 5m (default: 30s)",
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--url",
-        action="append",
-        metavar="URL",
-        help="address of the servers, instead of the Service's load balancer; may be repeated",
-    )
-    where.add_argument(
-        "--pods",
-        action="store_true",
-        help="send to the pod address of each ready replica, and measure each replica; works "
-        "only on machines in the pod network",
-    )
+    _add_pace(parser)
+    _add_addresses(parser)
     parser.add_argument(
         "--model", metavar="NAME", help="name of the model (default: the workload's)"
     )
@@ -96,6 +68,42 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=_run)
 
 
+def _add_pace(parser: argparse.ArgumentParser) -> None:
+    pace = parser.add_mutually_exclusive_group()
+    pace.add_argument(
+        "--users",
+        type=_count,
+        metavar="N",
+        help=f"concurrent users, each with one request in flight (default: {_USERS})",
+    )
+    pace.add_argument(
+        "--rate", type=_count, metavar="N", help="requests per second, regardless of answers"
+    )
+    parser.add_argument(
+        "--duration",
+        type=_duration,
+        default=30,
+        metavar="TIME",
+        help="length of the test, such as 5m (default: 30s)",
+    )
+
+
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    addresses = parser.add_mutually_exclusive_group()
+    addresses.add_argument(
+        "--url",
+        action="append",
+        metavar="URL",
+        help="address of the servers, instead of the Service's load balancer; may be repeated",
+    )
+    addresses.add_argument(
+        "--pods",
+        action="store_true",
+        help="send to the pod address of each ready replica, and measure each replica; works "
+        "only on machines in the pod network",
+    )
+
+
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         stack = cluster_options.stack_of(parsed)
@@ -110,7 +118,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         if parsed.export:
             print(export.script(parsed.export, load_of(addresses or _targets(parsed, stack))))
-            return PROVEN
+            return VERIFIED
         engine.check_installed()
         load = load_of(addresses or _targets(parsed, stack))
         with _progress(console, quiet=parsed.json) as progress:
@@ -129,7 +137,7 @@ def _report(parsed: argparse.Namespace, load: Load, ran: engine.Ran, console: Co
     else:
         _show(load, outcome, console)
     for reason in ran.failures[:_COMPLAINTS]:
-        say(reason[:_COMPLAINT_LENGTH], NOT_PROVEN, command="load")
+        say(reason[:_COMPLAINT_LENGTH], NOT_VERIFIED, command="load")
     if ran.interrupted:
         return INTERRUPTED
     if not ran.complete:
@@ -138,9 +146,9 @@ def _report(parsed: argparse.Namespace, load: Load, ran: engine.Ran, console: Co
 
 
 def exit_code(measured: Results) -> int:
-    """Returns PROVEN if requests were answered and none failed or was dropped before sending."""
+    """Returns VERIFIED if requests were answered and none failed or was dropped before sending."""
     carried = measured.whole.answered and not measured.whole.failed and not measured.dropped
-    return PROVEN if carried else NOT_PROVEN
+    return VERIFIED if carried else NOT_VERIFIED
 
 
 class _Wrong(Exception):

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from infra import plan, spec, values
 from slicewright.commands import stack_files
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 
 
 def add_parser(commands: Any) -> None:
@@ -80,7 +80,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             shown.show_plan(name, fleet, console)
         if written:
             shown.show_written(written, console)
-    return PROVEN
+    return VERIFIED
 
 
 def _host_files(fleets: Sequence[tuple[str, plan.FleetPlan]]) -> Mapping[str, str]:
@@ -117,7 +117,7 @@ def _read(names: Sequence[str]) -> list[tuple[str, plan.FleetPlan]] | None:
     for name in names:
         file = stack_files.path_of(name)
         try:
-            fleet = plan.read_file(file, name=stack_files.display_path(file))
+            fleet = stack_files.read_plan(file)
         except spec.SpecError as e:
             failed = True
             print(e, file=sys.stderr)

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from infra import plan, spec
 from slicewright.commands import cluster_options, stack_files
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
 from slicewright.live.objects import UnreadObject, lines_of
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
     from slicewright.preview.steps import Preview
 
 _MOST_UNREAD = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """The change to report: the fleets, the preview, and the codes in the stack file."""
+
+    before: plan.FleetPlan | None
+    """None: without --before."""
+    after: plan.FleetPlan
+    acknowledged: tuple[str, ...]
+    preview: Preview
 
 
 def add_parser(commands: Any) -> None:
@@ -63,64 +75,66 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
-    from slicewright.preview import fleets, losses, markdown, steps
-
+    if parsed.preview == "-" and parsed.kubeconfig == "-":
+        return _say("PREVIEW and --kubeconfig cannot both be stdin", BAD_INPUT)
     file = stack_files.path_of(parsed.stack)
     try:
-        source = plan.source_of(file, name=stack_files.display_path(file))
-        after = plan.read_source(source)
-        before = plan.read_file(Path(parsed.before), name=parsed.before) if parsed.before else None
-        acknowledged = _acknowledged(source, markdown.ACKNOWLEDGE_KEY)
-        preview = steps.read_preview(_text(parsed.preview))
+        change = _read(parsed, file)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
-    except _WrongKey as e:
-        print(f"slicewright preview-report: {e}", file=sys.stderr)
-        return BAD_INPUT
-    except steps.NotAPreview as e:
-        print(
-            f"slicewright preview-report: {parsed.preview} is not output of `pulumi preview "
-            f"--json`: {e}",
-            file=sys.stderr,
-        )
-        return BAD_INPUT
+    except _BadInput as e:
+        return _say(str(e), BAD_INPUT)
     except (OSError, UnicodeDecodeError) as e:
-        why = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
-        print(f"slicewright preview-report: {parsed.preview}: {why}", file=sys.stderr)
-        return CANNOT_RUN
-    if parsed.preview == "-" and parsed.kubeconfig == "-":
-        print(
-            "slicewright preview-report: PREVIEW and --kubeconfig cannot both be stdin",
-            file=sys.stderr,
-        )
-        return BAD_INPUT
+        reason = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
+        return _say(f"{parsed.preview}: {reason}", CANNOT_RUN)
     try:
-        living, unread = _living(parsed, file, after, preview) if parsed.live else ("", ())
+        living, unread = _living(parsed, file, change) if parsed.live else ("", ())
     except (NoCluster, CannotLook) as e:
-        print(f"slicewright preview-report: --live: {spec.plain(str(e))}", file=sys.stderr)
-        return cluster_options.code_of(e)
-    verdict = losses.guard(preview, acknowledged)
-    compared = fleets.Fleets(after=after, before=before, living=living)
+        return _say(f"--live: {spec.plain(str(e))}", cluster_options.code_of(e))
+    return _report(file, change, living, unread)
+
+
+def _read(parsed: argparse.Namespace, file: Path) -> _Change:
+    """Raises SpecError, _BadInput, OSError and UnicodeDecodeError."""
+    from slicewright.preview import markdown, steps
+
+    source = stack_files.read_source(file)
+    after = plan.read_source(source)
+    before = plan.read_file(Path(parsed.before), name=parsed.before) if parsed.before else None
+    acknowledged = _acknowledged(source, markdown.ACKNOWLEDGE_KEY)
+    try:
+        preview = steps.read_preview(_text(parsed.preview))
+    except steps.NotAPreview as e:
+        raise _BadInput(f"{parsed.preview} is not output of `pulumi preview --json`: {e}") from None
+    return _Change(before=before, after=after, acknowledged=acknowledged, preview=preview)
+
+
+def _report(file: Path, change: _Change, living: str, unread: Sequence[UnreadObject]) -> int:
+    """Writes the report, and returns the exit code. living: the section on nodes in service."""
+    from slicewright.preview import fleets, losses, markdown
+
+    preview = change.preview
+    verdict = losses.guard(preview, change.acknowledged)
+    compared = fleets.Fleets(after=change.after, before=change.before, living=living)
     sys.stdout.write(markdown.report(_stack_name(file), preview, verdict, compared))
     if preview.errors:
-        print("slicewright preview-report: the preview failed", file=sys.stderr)
-        return NOT_PROVEN
+        return _say("the preview failed", NOT_VERIFIED)
     if verdict.open:
-        named = ", ".join(loss.step.name for loss in verdict.open)
-        print(
-            "slicewright preview-report: not acknowledged in "
-            f"{stack_files.display_path(file)}: {named}",
-            file=sys.stderr,
-        )
-        return NOT_PROVEN
+        names = ", ".join(loss.step.name for loss in verdict.open)
+        return _say(f"not acknowledged in {stack_files.display_path(file)}: {names}", NOT_VERIFIED)
     for line in lines_of(unread, _MOST_UNREAD):
-        print(f"slicewright preview-report: --live: {line}", file=sys.stderr)
-    return CANNOT_RUN if unread else PROVEN
+        _say(f"--live: {line}", CANNOT_RUN)
+    return CANNOT_RUN if unread else VERIFIED
+
+
+def _say(message: str, code: int) -> int:
+    print(f"slicewright preview-report: {message}", file=sys.stderr)
+    return code
 
 
 def _living(
-    parsed: argparse.Namespace, file: Path, after: plan.FleetPlan, preview: Preview
+    parsed: argparse.Namespace, file: Path, change: _Change
 ) -> tuple[str, Sequence[UnreadObject]]:
     """Returns the section of the report, and the objects that could not be read for it.
 
@@ -131,18 +145,18 @@ def _living(
     from slicewright.preview.losses import pools_that_end
 
     def pods_of(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[str]:
-        ends = pools_that_end(preview, [pool.name for pool in pools])
-        return affected(after.pools, pools, nodes, ends)
+        ends = pools_that_end(change.preview, [pool.name for pool in pools])
+        return affected(change.after.pools, pools, nodes, ends)
 
-    access = cluster_options.access_of(parsed, (file, after))
+    access = cluster_options.access_of(parsed, (file, change.after))
     cluster = found_in(access, pods_of=pods_of)
-    ends = pools_that_end(preview, [pool.name for pool in cluster.pools])
-    ahead = coming(after.pools, cluster, time.time(), ends)
+    ends = pools_that_end(change.preview, [pool.name for pool in cluster.pools])
+    ahead = coming(change.after.pools, cluster, time.time(), ends)
     return living.section(ahead, cluster.unread, cluster.unread_objects), cluster.unread_objects
 
 
-class _WrongKey(Exception):
-    """The acknowledgements in the stack file are malformed."""
+class _BadInput(Exception):
+    """The preview, or the acknowledgements in the stack file, are malformed."""
 
 
 def _acknowledged(source: spec.Source, key: str) -> tuple[str, ...]:
@@ -151,16 +165,16 @@ def _acknowledged(source: spec.Source, key: str) -> tuple[str, ...]:
     try:
         entries = source.setting(key)
     except spec.NotReadable as e:
-        raise _WrongKey(f"{source.name}{e}") from None
+        raise _BadInput(f"{source.name}{e}") from None
     if entries is None:
         return ()
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-        raise _WrongKey(
+        raise _BadInput(
             f"{source.name}: {key} must be a list of strings NAME:CODE, copied from the report"
         )
     for entry in entries:
         if not CODE.fullmatch(entry):
-            raise _WrongKey(
+            raise _BadInput(
                 f"{source.name}: {key}: {entry!r} is not an acknowledgement; copy it from the "
                 "report, for example a100:1f0c3a2b"
             )

@@ -17,7 +17,7 @@ from rich.console import Console
 from infra import spec
 from infra.recovery import CannotAdopt, Recovered, add_planned_creations, recover
 from slicewright.doctor.findings import CannotAsk
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.recovery.asking import ask
 
 
@@ -75,7 +75,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except (ValueError, KeyError) as e:
         print(f"slicewright recover: cannot parse the output of pulumi: {e}", file=sys.stderr)
         return CANNOT_RUN
-    return NOT_PROVEN if recovered.unknown else PROVEN
+    return NOT_VERIFIED if recovered.unknown else VERIFIED
 
 
 def _show(recovered: Recovered, unclear: Mapping[str, str], console: Console) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 
 if TYPE_CHECKING:
     from rehearsal.scenario.selection import Selection
@@ -180,14 +180,14 @@ def _bring_up(parsed: argparse.Namespace, selection: Selection, console: Console
     proven = Rehearsal(selection.directory, console).run(
         selection.named or _DEFAULT_STACKS, keep=parsed.keep
     )
-    return PROVEN if proven else NOT_PROVEN
+    return VERIFIED if proven else NOT_VERIFIED
 
 
 def _env(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
     environment = selection.one()
     environment.require_running()
     print(environment.exports())
-    return PROVEN
+    return VERIFIED
 
 
 def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
@@ -200,7 +200,7 @@ def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -
         )
         happened = broken_nodes.inject(selection.one(), broken)
         console.print(f"node {broken.node}: {happened}", highlight=False)
-        return PROVEN
+        return VERIFIED
     environment = selection.one()
     environment.require_running()
     if not (parsed.node or "0").isdecimal():
@@ -217,7 +217,7 @@ def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -
         f"{fault.profile} instances",
         highlight=False,
     )
-    return PROVEN
+    return VERIFIED
 
 
 def _repair(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
@@ -233,7 +233,7 @@ def _repair(parsed: argparse.Namespace, selection: Selection, console: Console) 
             console.print(f"{action}: {', '.join(names)}", highlight=False)
     if not partitioned and not rebooted:
         console.print("no node had a fault", highlight=False)
-    return PROVEN
+    return VERIFIED
 
 
 def _stop(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
@@ -245,7 +245,7 @@ def _stop(parsed: argparse.Namespace, selection: Selection, console: Console) ->
             f"{environment.stack}: ended {', '.join(ended) or 'nothing: nothing was running'}",
             highlight=False,
         )
-    return PROVEN
+    return VERIFIED
 
 
 def _destroy(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
@@ -254,7 +254,7 @@ def _destroy(parsed: argparse.Namespace, selection: Selection, console: Console)
     destroyed = Rehearsal(selection.directory, console).destroy(
         selection.every(), force=parsed.force
     )
-    return PROVEN if destroyed else NOT_PROVEN
+    return VERIFIED if destroyed else NOT_VERIFIED
 
 
 _ACTIONS = {

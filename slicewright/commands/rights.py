@@ -15,7 +15,7 @@ from infra import plan, spec, values
 from infra.catalog import OPERATIONS, Operation
 from slicewright.commands import stack_files
 from slicewright.doctor import own_rights, state
-from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.teardown import own_rights as sweep_rights
 
 _MANAGED_POLICY: Final = 6144
@@ -33,6 +33,24 @@ def add_parser(commands: Any) -> None:
         "roles create --file` reads it for GKE (docs/how-to/least-privilege.md).",
     )
     stack_files.add_arguments(parser)
+    _add_alternatives(parser)
+    parser.add_argument(
+        "--state",
+        action="store_true",
+        help="use the names of an EKS stack's roles from its Pulumi state: for a stack created "
+        "before role names included the stack's name",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="the document, and for each right its user, the reason and the source "
+        "(docs/reference/rights.md)",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _add_alternatives(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that print other rights than those of `pulumi up`."""
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--preview",
@@ -62,19 +80,6 @@ def add_parser(commands: Any) -> None:
         help="a read-only ClusterRole for `kubectl apply` instead, without Secrets: the rights in "
         "the cluster for previews of the stack and for `slicewright drift`",
     )
-    parser.add_argument(
-        "--state",
-        action="store_true",
-        help="use the names of an EKS stack's roles from its Pulumi state: for a stack created "
-        "before role names included the stack's name",
-    )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="the document, and for each right its user, the reason and the source "
-        "(docs/reference/rights.md)",
-    )
-    parser.set_defaults(run=_run)
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
@@ -85,7 +90,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(names[0])
     name = stack_files.display_path(file)
     try:
-        source = plan.source_of(file, name=name)
+        source = stack_files.read_source(file)
         fleet = plan.read_source(source)
         if not isinstance(fleet, plan.ExistingFleetPlan):
             # The rights of features that cannot be deployed yet are not known.
@@ -93,15 +98,17 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
+    return _rights(fleet, name, parsed)
+
+
+def _rights(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) -> int:
     if parsed.preview_role:
         return _preview_role(fleet, name, parsed)
     if isinstance(fleet, plan.ExistingFleetPlan):
-        print(
-            f"slicewright rights: {name}: its cluster or hosts already exist, so the program "
-            "calls no cloud API; in the cluster it has the rights of the kubeconfig",
-            file=sys.stderr,
+        return _refused(
+            f"{name}: its cluster or hosts already exist, so the program calls no cloud API; in "
+            "the cluster it has the rights of the kubeconfig"
         )
-        return BAD_INPUT
     if parsed.doctor:
         return _write(fleet, own_rights.document(fleet), own_rights.needs(fleet), parsed)
     if parsed.destroy:
@@ -148,7 +155,7 @@ def _preview_role(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) 
             "--preview-role prints a manifest; it cannot be combined with --json or --state"
         )
     print(json.dumps(values.preview_role(), indent=2))
-    return PROVEN
+    return VERIFIED
 
 
 def _stack_of(parsed: argparse.Namespace) -> str:
@@ -178,7 +185,7 @@ def _write(
         print(f"slicewright rights: {problem}", file=sys.stderr)
     if not parsed.json:
         print(json.dumps(document, indent=2))
-        return PROVEN
+        return VERIFIED
     output = {
         "version": 1,
         "cloud": plan.cloud_of(fleet),
@@ -187,7 +194,7 @@ def _write(
         "rights": [asdict(need) for need in needs],
     }
     print(json.dumps(output, indent=2))
-    return PROVEN
+    return VERIFIED
 
 
 def _too_long(policy: values.JsonObject) -> str:

@@ -16,13 +16,13 @@ from kubeapi import ApiError, Unreachable
 from kubeapi.client import path_of
 from slicewright.commands import cluster_options
 from slicewright.commands.status import exit_code, say, where
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.asks import VERBS, Ask, Refused, Verb, ask
-from slicewright.live.fleet import Fleet, PoolView, State
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.objects import POOL, UnreadObject, lines_of, pools
 from slicewright.live.text import lines, log_lines
+from slicewright.live.views import Fleet, PoolView, State
 
 _TRIES = 5
 """Attempts at a write, which fails if the controller has just written the pool's status."""
@@ -120,7 +120,7 @@ def _ask(parsed: argparse.Namespace, console: Console) -> int:
         return say(why(e, access), CANNOT_RUN, command=command)
     for line in done.messages:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return PROVEN
+    return VERIFIED
 
 
 def request_rollout(access: Access, name: str, verb: Verb) -> Ask:

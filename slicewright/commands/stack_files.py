@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from infra import plan, spec
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE", help="a stack file")
@@ -27,6 +29,31 @@ def path_of(name: str) -> Path:
     if not file.suffix and len(file.parts) == 1 and not _exists(file):
         return _stacks() / f"Pulumi.{name}.yaml"
     return file
+
+
+def read_plan(file: Path, *, name: str | None = None) -> plan.FleetPlan:
+    """Returns the plan of a stack file. Raises SpecError.
+
+    name: the file's name in messages. None: its path for display.
+    """
+    _require(file)
+    return plan.read_file(file, name=name or display_path(file))
+
+
+def read_source(file: Path) -> spec.Source:
+    """Reads a stack file for `plan.read_source`. Raises SpecError."""
+    _require(file)
+    return plan.source_of(file, name=display_path(file))
+
+
+def _require(file: Path) -> None:
+    """Raises SpecError, which lists the project's stacks, if the stack has no file there."""
+    if file.parent != _stacks() or _exists(file):
+        return
+    stacks = sorted(path.stem.removeprefix("Pulumi.") for path in _stacks().glob("Pulumi.*.yaml"))
+    existing = f"existing stacks: {', '.join(stacks)}" if stacks else "there are no stacks"
+    name = display_path(file)
+    raise spec.unreadable(f"{name}: cannot be read: No such file or directory; {existing}", name)
 
 
 def display_path(file: Path) -> str:

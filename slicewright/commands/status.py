@@ -16,12 +16,12 @@ from rich.text import Text
 
 from infra import spec
 from slicewright.commands import cluster_options
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import Access, NoCluster
 from slicewright.live.as_json import as_json
-from slicewright.live.fleet import Fleet, State
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.text import lines, log_lines
+from slicewright.live.views import Fleet, State
 
 
 def add_parser(commands: Any) -> None:
@@ -86,14 +86,14 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def exit_code(fleet: Fleet) -> int:
-    """Returns the exit code: CANNOT_RUN for unreadable objects, NOT_PROVEN without a pool."""
+    """Returns the exit code: CANNOT_RUN for unreadable objects, NOT_VERIFIED without a pool."""
     if fleet.unread:
         return CANNOT_RUN
     match fleet.worst:
         case State.VERIFIED:
-            return PROVEN if fleet.pools else NOT_PROVEN
+            return VERIFIED if fleet.pools else NOT_VERIFIED
         case State.SETTING_UP | State.CHANGING | State.STOPPED | State.UNDONE:
-            return NOT_PROVEN
+            return NOT_VERIFIED
         case State.DEGRADED | State.MISSING:
             return DEGRADED
 

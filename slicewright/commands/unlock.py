@@ -11,7 +11,7 @@ from rich.console import Console
 
 from infra import spec
 from slicewright.doctor.findings import CannotAsk
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.locks import asking
 from slicewright.locks.attributes import cut_off
 from slicewright.locks.backends import Backend, Directory, Unsupported, backend_of
@@ -77,7 +77,9 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 def _unlock_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int:
     project = asking.project_name()
     locks = backend.files(lock_prefix(project, parsed.stack))
-    vouched = {host: f"you confirmed that no pulumi works on it on {host}" for host in parsed.host}
+    vouched = {
+        host: f"you confirmed that no pulumi is working on it on {host}" for host in parsed.host
+    }
     judged, unreadable = _judged(locks, vouched)
     if unused := sorted(set(parsed.host) - {verdict.lock.host for verdict in judged}):
         say(f"no lock belongs to host {', '.join(unused)}")
@@ -101,14 +103,14 @@ def _unlock_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int
             f"{parsed.stack} --dry-run"
         )
     if unreadable or any(not verdict.stale for verdict in judged):
-        return NOT_PROVEN
+        return NOT_VERIFIED
     half_written = cut_off(backend, project, parsed.stack) if isinstance(backend, Directory) else ()
     for key in half_written:
         say(f"{key} is truncated, so every command fails with EOF; the state does not need it")
         if not parsed.dry_run:
             backend.delete(key)
         say("  would be removed" if parsed.dry_run else "  removed")
-    return NOT_PROVEN if parsed.dry_run and (judged or half_written) else PROVEN
+    return NOT_VERIFIED if parsed.dry_run and (judged or half_written) else VERIFIED
 
 
 def _judged(
@@ -132,10 +134,10 @@ def _unlock_pulumi_cloud(parsed: argparse.Namespace, url: str, say: Any) -> int:
             "shows the running update. If that process has ended, run: slicewright unlock --stack "
             f"{parsed.stack} --cancel"
         )
-        return NOT_PROVEN
+        return NOT_VERIFIED
     asking.pulumi("cancel", "--yes", "--non-interactive", "--stack", parsed.stack)
     say(f"cancelled; next run: slicewright recover --stack {parsed.stack} --dry-run")
-    return PROVEN
+    return VERIFIED
 
 
 def _say(problem: str, code: int) -> int:

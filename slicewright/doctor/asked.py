@@ -19,20 +19,20 @@ from slicewright.doctor import (
     state,
 )
 from slicewright.doctor.driver_image_checks import driver_image, driver_image_findings
-from slicewright.doctor.eks_existing_checks import taken
+from slicewright.doctor.eks_existing_checks import existing_resources
 from slicewright.doctor.findings import (
+    ExistingResource,
     Finding,
-    Taken,
     fails,
     name_taken,
     refused_by_the_program,
 )
-from slicewright.doctor.gke_existing_checks import pools_taken
+from slicewright.doctor.gke_existing_checks import existing_pools
 from slicewright.doctor.image_checks import image_findings, wanted_images
 from slicewright.stack_config import setting
 
 
-def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
+def check_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     """Returns the findings for an EKS plan.
 
     stack: the name for Pulumi's state. None: unknown. Raises CannotAsk.
@@ -40,13 +40,13 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     answers = aws.ask(fleet, setting(file, "aws:profile"), _role_names(stack))
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
-    found = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
-    found += _taken(taken(fleet, answers.existing), stack)
-    found += _images(fleet)
+    findings = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
+    findings += _name_findings(existing_resources(fleet, answers.existing), stack)
+    findings += _images(fleet)
     if answers.rights is not None:
         account, rights = answers.identity.account, _rights(file, stack)
-        found += eks_rights.findings(answers.rights, account=account, rights=rights)
-    return found
+        findings += eks_rights.findings(answers.rights, account=account, rights=rights)
+    return findings
 
 
 def _role_names(stack: str | None) -> Mapping[str, str]:
@@ -56,15 +56,15 @@ def _role_names(stack: str | None) -> Mapping[str, str]:
         return {}
 
 
-def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
-    """Returns the findings for a GKE plan, like `of_eks`."""
+def check_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
+    """Returns the findings for a GKE plan, like `check_eks`."""
     project = setting(file, "gcp:project")
     if project is None:
         of_stack = f" --stack {stack}" if stack else ""
         return [
             fails(
                 "gcp:project",
-                "is not in the stack's configuration, and `pulumi up` requires it",
+                "is not set in the stack's configuration, but `pulumi up` requires it",
                 f"pulumi config set gcp:project PROJECT{of_stack}",
             )
         ]
@@ -72,23 +72,23 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     location, name = fleet.cluster.location, fleet.cluster.name
     cluster = f"projects/{project}/locations/{location}/clusters/{name}"
     account = f"projects/{project}/serviceAccounts/{gke_checks.account_email(fleet, project)}"
-    found = gke_checks.findings(
+    findings = gke_checks.findings(
         fleet,
         answers,
         cluster_owned=state.owned(stack, _GKE, cluster) if answers.cluster is True else "no",
         account_owned=state.owned(stack, _ACCOUNT, account) if answers.account is True else "no",
     )
-    there = _taken(pools_taken(fleet, answers.existing, project=project), stack)
+    existing = _name_findings(existing_pools(fleet, answers.existing, project=project), stack)
     rights = gke_rights.findings(answers.lacking, project=project, rights=_rights(file, stack))
     images = [*_driver(fleet), *_images(fleet)]
-    return [*refused_by_the_program(fleet), *found, *images, *there, *rights]
+    return [*refused_by_the_program(fleet), *findings, *images, *existing, *rights]
 
 
-def of_cluster(fleet: ExistingFleetPlan, stack: str | None) -> list[Finding]:
-    """Returns the findings for an existing cluster, like `of_eks`."""
+def check_cluster(fleet: ExistingFleetPlan, stack: str | None) -> list[Finding]:
+    """Returns the findings for an existing cluster, like `check_eks`."""
     answers = cluster.ask(fleet)
-    there = answers.namespaces if isinstance(answers.namespaces, frozenset) else frozenset()
-    owned = {name: state.owned(stack, _NAMESPACE, name) for name in sorted(there)}
+    existing = answers.namespaces if isinstance(answers.namespaces, frozenset) else frozenset()
+    owned = {name: state.owned(stack, _NAMESPACE, name) for name in sorted(existing)}
     return [
         *refused_by_the_program(fleet),
         *cluster_checks.findings(fleet, answers, owned),
@@ -99,23 +99,26 @@ def of_cluster(fleet: ExistingFleetPlan, stack: str | None) -> list[Finding]:
 
 def _driver(fleet: GkeFleetPlan | ExistingFleetPlan) -> Iterable[Finding]:
     """EKS plans need no check: EKS's machine images contain the driver."""
-    wanted = driver_image(fleet)
-    if wanted is None:
+    image = driver_image(fleet)
+    if image is None:
         return ()
-    return driver_image_findings(wanted, registry.tags(wanted.registry, wanted.repository))
+    return driver_image_findings(image, registry.tags(image.registry, image.repository))
 
 
 def _images(fleet: FleetPlan) -> list[Finding]:
     return [
         finding
-        for wanted in wanted_images(fleet)
-        for finding in image_findings(wanted, registry.architectures(wanted.of.image))
+        for image in wanted_images(fleet)
+        for finding in image_findings(image, registry.architectures(image.of.image))
     ]
 
 
-def _taken(there: Iterable[Taken], stack: str | None) -> list[Finding]:
+def _name_findings(resources: Iterable[ExistingResource], stack: str | None) -> list[Finding]:
     return [
-        name_taken(one.asked, state.owned(stack, one.type, one.id), one.remedy) for one in there
+        name_taken(
+            resource.subject, state.owned(stack, resource.type, resource.id), resource.remedy
+        )
+        for resource in resources
     ]
 
 

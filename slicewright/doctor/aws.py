@@ -13,7 +13,7 @@ from slicewright.doctor.aws_existing import ask_existing, described
 from slicewright.doctor.aws_karpenter import ask_karpenter
 from slicewright.doctor.aws_quotas import ask_quotas
 from slicewright.doctor.aws_rights import ask_rights
-from slicewright.doctor.aws_session import LOGIN, AwsSession, code_of, said
+from slicewright.doctor.aws_session import LOGIN, AwsSession, code_of, error_text
 from slicewright.doctor.aws_versions import ask_addons, ask_images, ask_versions
 from slicewright.doctor.eks_checks import (
     AwsAnswers,
@@ -86,18 +86,18 @@ class _Account(AwsSession):
     def identity(self) -> Identity:
         """Asks the home region, which is always enabled: a disabled region is another finding."""
         try:
-            found = self.client("sts", self.home).get_caller_identity()
+            caller = self.client("sts", self.home).get_caller_identity()
         except self.errors.ClientError as e:
-            raise CannotAsk(f"AWS refuses the credentials: {said(e)}; {LOGIN}") from None
+            raise CannotAsk(f"AWS refuses the credentials: {error_text(e)}; {LOGIN}") from None
         except self.errors.BotoCoreError as e:
-            raise CannotAsk(f"AWS cannot be asked who you are: {e}; {LOGIN}") from None
-        return Identity(account=found["Account"], arn=found["Arn"])
+            raise CannotAsk(f"cannot look up the caller's identity in AWS: {e}; {LOGIN}") from None
+        return Identity(account=caller["Account"], arn=caller["Arn"])
 
     def zones(self) -> Answer[tuple[Zone, ...]]:
         """Asks the region for its zones, as the first question to it. Raises _NotEnabled."""
 
         def read() -> tuple[Zone, ...]:
-            found = self.client("ec2").describe_availability_zones()
+            response = self.client("ec2").describe_availability_zones()
             return tuple(
                 Zone(
                     name=zone["ZoneName"],
@@ -105,7 +105,7 @@ class _Account(AwsSession):
                     available=zone["State"] == "available",
                     local=zone.get("ZoneType", "availability-zone") != "availability-zone",
                 )
-                for zone in found["AvailabilityZones"]
+                for zone in response["AvailabilityZones"]
             )
 
         return self.answer("ec2:DescribeAvailabilityZones", self._in_region(read))
@@ -113,44 +113,48 @@ class _Account(AwsSession):
     def offered(self, machines: tuple[str, ...]) -> Answer[Mapping[str, frozenset[str]]]:
         def read() -> Mapping[str, frozenset[str]]:
             pages = self.client("ec2").get_paginator("describe_instance_type_offerings")
-            found: dict[str, set[str]] = {}
+            zones_by_type: dict[str, set[str]] = {}
             for page in pages.paginate(
                 LocationType="availability-zone-id",
                 Filters=[{"Name": "instance-type", "Values": list(machines)}],
             ):
                 for offer in page["InstanceTypeOfferings"]:
-                    found.setdefault(offer["InstanceType"], set()).add(offer["Location"])
-            return {machine: frozenset(zones) for machine, zones in found.items()}
+                    zones_by_type.setdefault(offer["InstanceType"], set()).add(offer["Location"])
+            return {machine: frozenset(zones) for machine, zones in zones_by_type.items()}
 
         return self.answer("ec2:DescribeInstanceTypeOfferings", read)
 
     def network_of(
-        self, cluster: EksClusterPlan, found: Answer[Mapping[str, Any] | None]
+        self, cluster: EksClusterPlan, description: Answer[Mapping[str, Any] | None]
     ) -> ExistingNetworkAnswers | None:
         """Returns None if the stack creates the network, or if there is no such cluster.
 
-        found: the existing cluster.
+        description: the existing cluster.
         """
         if isinstance(cluster.network, ExistingNetwork):
             return self.network(cluster.network.subnets)
         if not cluster.existing:
             return None
-        if isinstance(found, NotAnswered):
-            return ExistingNetworkAnswers(subnets=found, vpcs=found)
-        return None if found is None else self.network(found["resourcesVpcConfig"]["subnetIds"])
+        if isinstance(description, NotAnswered):
+            return ExistingNetworkAnswers(subnets=description, vpcs=description)
+        return (
+            None
+            if description is None
+            else self.network(description["resourcesVpcConfig"]["subnetIds"])
+        )
 
     def network(self, subnets: Sequence[str]) -> ExistingNetworkAnswers:
-        found = self.answer("ec2:DescribeSubnets", lambda: self._subnets(subnets))
-        if isinstance(found, NotAnswered):
-            return ExistingNetworkAnswers(subnets=found, vpcs=found)
-        vpcs = sorted({subnet.vpc for subnet in found})
+        existing = self.answer("ec2:DescribeSubnets", lambda: self._subnets(subnets))
+        if isinstance(existing, NotAnswered):
+            return ExistingNetworkAnswers(subnets=existing, vpcs=existing)
+        vpcs = sorted({subnet.vpc for subnet in existing})
         return ExistingNetworkAnswers(
-            subnets=found,
+            subnets=existing,
             vpcs=self.answer("ec2:DescribeVpcAttribute", lambda: tuple(map(self._dns_of, vpcs))),
         )
 
     def _subnets(self, identities: Sequence[str]) -> tuple[ExistingSubnet, ...]:
-        return tuple(found for i in identities if (found := self._subnet(i)) is not None)
+        return tuple(subnet for i in identities if (subnet := self._subnet(i)) is not None)
 
     def _subnet(self, identity: str) -> ExistingSubnet | None:
         """Returns None if no subnet has this ID.
@@ -158,12 +162,12 @@ class _Account(AwsSession):
         Each ID is a separate question: EC2 returns nothing at all if one of several is missing.
         """
         try:
-            found = self.client("ec2").describe_subnets(SubnetIds=[identity])
+            response = self.client("ec2").describe_subnets(SubnetIds=[identity])
         except self.errors.ClientError as e:
             if code_of(e) != "InvalidSubnetID.NotFound":
                 raise
             return None
-        (subnet,) = found["Subnets"]
+        (subnet,) = response["Subnets"]
         return ExistingSubnet(
             id=subnet["SubnetId"],
             vpc=subnet["VpcId"],
@@ -175,8 +179,8 @@ class _Account(AwsSession):
 
     def _dns_of(self, vpc: str) -> Vpc:
         def is_on(attribute: str) -> bool:
-            found = self.client("ec2").describe_vpc_attribute(VpcId=vpc, Attribute=attribute)
-            return bool(found[attribute[:1].upper() + attribute[1:]]["Value"])
+            response = self.client("ec2").describe_vpc_attribute(VpcId=vpc, Attribute=attribute)
+            return bool(response[attribute[:1].upper() + attribute[1:]]["Value"])
 
         return Vpc(
             id=vpc,
@@ -192,7 +196,7 @@ class _Account(AwsSession):
                 return read()
             except self.errors.ClientError as e:
                 if code_of(e) in _NO_SUCH_REGION:
-                    raise _NotEnabled(said(e)) from None
+                    raise _NotEnabled(error_text(e)) from None
                 raise
 
         return guarded

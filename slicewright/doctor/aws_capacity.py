@@ -47,28 +47,28 @@ def _reserved(session: AwsSession, name: str) -> Answer[tuple[CapacityReservatio
 
 def _described(session: AwsSession, ids: Sequence[str]) -> tuple[CapacityReservation, ...] | None:
     try:
-        found = session.client("ec2").describe_capacity_reservations(
+        response = session.client("ec2").describe_capacity_reservations(
             CapacityReservationIds=list(ids)
         )
     except session.errors.ClientError as e:
         if code_of(e) not in _NO_RESERVATION:
             raise
         return None
-    return tuple(map(_reservation, found["CapacityReservations"]))
+    return tuple(map(_reservation, response["CapacityReservations"]))
 
 
-def _reservation(found: Mapping[str, Any]) -> CapacityReservation:
+def _reservation(description: Mapping[str, Any]) -> CapacityReservation:
     return CapacityReservation(
-        id=found["CapacityReservationId"],
-        instance_type=found["InstanceType"],
-        zone=found["AvailabilityZone"],
-        zone_id=found["AvailabilityZoneId"],
-        state=found["State"],
-        block=found.get("ReservationType") == "capacity-block",
-        total=found["TotalInstanceCount"],
-        available=found.get("AvailableInstanceCount", 0),
-        start=_moment(found.get("StartDate")),
-        end=_moment(found.get("EndDate")),
+        id=description["CapacityReservationId"],
+        instance_type=description["InstanceType"],
+        zone=description["AvailabilityZone"],
+        zone_id=description["AvailabilityZoneId"],
+        state=description["State"],
+        block=description.get("ReservationType") == "capacity-block",
+        total=description["TotalInstanceCount"],
+        available=description.get("AvailableInstanceCount", 0),
+        start=_moment(description.get("StartDate")),
+        end=_moment(description.get("EndDate")),
     )
 
 
@@ -81,9 +81,9 @@ def _members(session: AwsSession, group: str) -> list[str] | None:
     pages = session.client("resource-groups").get_paginator("list_group_resources")
     try:
         listed = [
-            one["ResourceArn"]
+            member["ResourceArn"]
             for page in pages.paginate(Group=group)
-            for one in page["ResourceIdentifiers"]
+            for member in page["ResourceIdentifiers"]
         ]
     except session.errors.ClientError as e:
         if code_of(e) != "NotFoundException":
@@ -94,13 +94,13 @@ def _members(session: AwsSession, group: str) -> list[str] | None:
 
 def _key(session: AwsSession, arn: str) -> Key | None:
     try:
-        found = session.client("kms").describe_key(KeyId=arn)["KeyMetadata"]
+        metadata = session.client("kms").describe_key(KeyId=arn)["KeyMetadata"]
     except session.errors.ClientError as e:
         if code_of(e) != "NotFoundException":
             raise
         return None
     return Key(
-        state=found["KeyState"],
-        encrypts=found.get("KeyUsage") == "ENCRYPT_DECRYPT"
-        and found.get("KeySpec") == "SYMMETRIC_DEFAULT",
+        state=metadata["KeyState"],
+        encrypts=metadata.get("KeyUsage") == "ENCRYPT_DECRYPT"
+        and metadata.get("KeySpec") == "SYMMETRIC_DEFAULT",
     )

@@ -19,37 +19,39 @@ def described(session: AwsSession, name: str) -> Answer[Mapping[str, Any] | None
 
     def read() -> Mapping[str, Any] | None:
         try:
-            found: Mapping[str, Any] = session.client("eks").describe_cluster(name=name)["cluster"]
+            description: Mapping[str, Any] = session.client("eks").describe_cluster(name=name)[
+                "cluster"
+            ]
         except session.errors.ClientError as e:
             if code_of(e) != _NOT_THERE:
                 raise
             return None
-        return found
+        return description
 
     return session.answer("eks:DescribeCluster", read)
 
 
 def ask_existing(
-    session: AwsSession, cluster: EksClusterPlan, found: Answer[Mapping[str, Any] | None]
+    session: AwsSession, cluster: EksClusterPlan, description: Answer[Mapping[str, Any] | None]
 ) -> Answer[ExistingEksCluster | None]:
     """Returns None if the plan creates its cluster, or if the cluster does not exist.
 
-    found: EKS's description of the cluster.
+    description: EKS's description of the cluster.
     """
-    if not cluster.existing or found is None or isinstance(found, NotAnswered):
+    if not cluster.existing or description is None or isinstance(description, NotAnswered):
         return None
-    network = found["resourcesVpcConfig"]
+    network = description["resourcesVpcConfig"]
     # A cluster that is being created has no endpoint yet.
-    endpoint = found.get("endpoint")
+    endpoint = description.get("endpoint")
     return ExistingEksCluster(
-        status=found["status"],
-        version=found["version"],
+        status=description["status"],
+        version=description["version"],
         public=network["endpointPublicAccess"],
         public_cidrs=tuple(network.get("publicAccessCidrs", ())),
         reach=reach(endpoint) if endpoint else NotAnswered(why="it has no endpoint yet"),
         monitored=session.answer("eks:DescribeAddon", lambda: _monitored(session, cluster.name)),
         groups=session.answer("eks:ListNodegroups", lambda: _groups(session, cluster.name)),
-        mode=found.get("accessConfig", {}).get("authenticationMode", "CONFIG_MAP"),
+        mode=description.get("accessConfig", {}).get("authenticationMode", "CONFIG_MAP"),
         principals=session.answer(
             "eks:ListAccessEntries", lambda: _principals(session, cluster.name)
         )
@@ -80,9 +82,9 @@ def _associations(session: AwsSession, cluster: str) -> Mapping[tuple[str, str],
         .paginate(clusterName=cluster)
     )
     return {
-        (one["namespace"], one["serviceAccount"]): one["associationId"]
+        (association["namespace"], association["serviceAccount"]): association["associationId"]
         for page in pages
-        for one in page["associations"]
+        for association in page["associations"]
     }
 
 

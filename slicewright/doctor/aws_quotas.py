@@ -39,7 +39,7 @@ def ask_quotas(session: AwsSession, fleet: EksFleetPlan) -> QuotaAnswers:
         vpcs=session.answer("ec2:DescribeVpcs", lambda: _vpcs(session)),
         addresses=AddressAnswers(
             limit=_limit(session, "ec2", ADDRESS_QUOTA),
-            taken=session.answer(
+            usage=session.answer(
                 "ec2:DescribeAddresses",
                 lambda: len(session.client("ec2").describe_addresses()["Addresses"]),
             ),
@@ -48,7 +48,7 @@ def ask_quotas(session: AwsSession, fleet: EksFleetPlan) -> QuotaAnswers:
         else None,
         gateways=NatAnswers(
             limit=_limit(session, "vpc", NAT_QUOTA),
-            taken=session.answer("ec2:DescribeNatGateways", lambda: _gateways(session)),
+            usage=session.answer("ec2:DescribeNatGateways", lambda: _gateways(session)),
         )
         if with_nat
         else None,
@@ -60,13 +60,13 @@ def _limit(session: AwsSession, service: str, code: str) -> Answer[float]:
     quotas = session.client("service-quotas")
 
     def read() -> float:
-        asked = {"ServiceCode": service, "QuotaCode": code}
+        quota = {"ServiceCode": service, "QuotaCode": code}
         try:
-            return float(quotas.get_service_quota(**asked)["Quota"]["Value"])
+            return float(quotas.get_service_quota(**quota)["Quota"]["Value"])
         except session.errors.ClientError as e:
             if code_of(e) != "NoSuchResourceException":
                 raise
-        return float(quotas.get_aws_default_service_quota(**asked)["Quota"]["Value"])
+        return float(quotas.get_aws_default_service_quota(**quota)["Quota"]["Value"])
 
     return session.answer("servicequotas:GetServiceQuota", read)
 
@@ -77,14 +77,16 @@ def _running(session: AwsSession, cluster: str) -> Running:
     vcpus: Counter[str] = Counter()
     of_cluster: Counter[str] = Counter()
     for page in pages:
-        for one in (i for reservation in page["Reservations"] for i in reservation["Instances"]):
-            lifecycle = one.get("InstanceLifecycle")
-            code = quota_of(one["InstanceType"], spot=lifecycle == "spot")
+        for instance in (
+            i for reservation in page["Reservations"] for i in reservation["Instances"]
+        ):
+            lifecycle = instance.get("InstanceLifecycle")
+            code = quota_of(instance["InstanceType"], spot=lifecycle == "spot")
             if code is None or lifecycle == "capacity-block":
                 continue
-            number = one["CpuOptions"]["CoreCount"] * one["CpuOptions"]["ThreadsPerCore"]
+            number = instance["CpuOptions"]["CoreCount"] * instance["CpuOptions"]["ThreadsPerCore"]
             vcpus[code] += number
-            if _is_of(one, cluster):
+            if _is_of(instance, cluster):
                 of_cluster[code] += number
     return Running(vcpus=vcpus, of_cluster=of_cluster)
 
@@ -108,11 +110,13 @@ def _gateways(session: AwsSession) -> Mapping[str, int]:
     places: Counter[str] = Counter()
     for page in ec2.get_paginator("describe_nat_gateways").paginate():
         places.update(
-            one["SubnetId"] for one in page["NatGateways"] if one["State"] in _GATEWAYS_ALIVE
+            gateway["SubnetId"]
+            for gateway in page["NatGateways"]
+            if gateway["State"] in _GATEWAYS_ALIVE
         )
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for page in ec2.get_paginator("describe_subnets").paginate():
         for subnet in page["Subnets"]:
             for zone in (subnet["AvailabilityZone"], subnet["AvailabilityZoneId"]):
-                found[zone] += places[subnet["SubnetId"]]
-    return found
+                counts[zone] += places[subnet["SubnetId"]]
+    return counts

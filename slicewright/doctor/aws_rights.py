@@ -39,14 +39,16 @@ def ask_rights(
     every = requests(fleet, identity.account, role_names)
     refused = session.answer(
         _RIGHT,
-        lambda: tuple(one for group in every for one in _refused(session, iam, principal, group)),
+        lambda: tuple(
+            refusal for group in every for refusal in _refused(session, iam, principal, group)
+        ),
     )
     if isinstance(refused, NotAnswered):
         refused = NotAnswered(
-            why=f"{refused.why}; whether rights are missing is not known", remedy=refused.remedy
+            why=f"{refused.why}; it is unknown whether rights are missing", remedy=refused.remedy
         )
-    asked = len({action for group in every for action in group.actions})
-    return CallerRights(principal=principal, refused=refused, asked=asked)
+    simulated = len({action for group in every for action in group.actions})
+    return CallerRights(principal=principal, refused=refused, simulated=simulated)
 
 
 def _principal(session: AwsSession, iam: Any, arn: str) -> Answer[str]:
@@ -59,8 +61,8 @@ def _principal(session: AwsSession, iam: Any, arn: str) -> Answer[str]:
     role = role_of(arn)
     if role is None:
         return NotAnswered(
-            why=f"IAM's policy simulator knows users and roles, and {arn} is neither",
-            remedy="call as a role that has what `slicewright rights` prints",
+            why=f"IAM's policy simulator accepts only users and roles, and {arn} is neither",
+            remedy="use a role that has the rights that `slicewright rights` prints",
         )
     return session.answer("iam:GetRole", lambda: str(iam.get_role(RoleName=role)["Role"]["Arn"]))
 
@@ -105,16 +107,16 @@ def _of_result(result: Mapping[str, Any]) -> Iterator[Refused]:
         "PermissionsBoundaryDecisionDetail": result.get("PermissionsBoundaryDecisionDetail", {}),
     }
     organization = result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations", True)
-    for one in result.get("ResourceSpecificResults") or (whole,):
-        decision = one["EvalResourceDecision"]
+    for evaluation in result.get("ResourceSpecificResults") or (whole,):
+        decision = evaluation["EvalResourceDecision"]
         if decision == "allowed":
             continue
-        bounded = one.get("PermissionsBoundaryDecisionDetail", {}).get(
+        bounded = evaluation.get("PermissionsBoundaryDecisionDetail", {}).get(
             "AllowedByPermissionsBoundary", True
         )
         yield Refused(
             right=result["EvalActionName"],
-            resource=one["EvalResourceName"],
+            resource=evaluation["EvalResourceName"],
             why="organization"
             if not organization
             else "boundary"
@@ -122,5 +124,5 @@ def _of_result(result: Mapping[str, Any]) -> Iterator[Refused]:
             else "denied"
             if decision == "explicitDeny"
             else "policies",
-            missing_keys=tuple(one.get("MissingContextValues", ())),
+            missing_keys=tuple(evaluation.get("MissingContextValues", ())),
         )

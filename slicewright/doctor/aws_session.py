@@ -34,7 +34,7 @@ class AwsSession:
             from botocore.session import Session
         except ImportError:
             raise CannotAsk(
-                "questions to AWS need botocore; install it beside slicewright: "
+                "checks in AWS require botocore; install it next to slicewright: "
                 "pip install botocore"
             ) from None
         self.errors = exceptions
@@ -83,10 +83,10 @@ class AwsSession:
         except self.errors.ClientError as e:
             if is_refusal(e):
                 return NotAnswered(
-                    why=f"the right {right} is missing ({said(e)})",
-                    remedy=f"let an administrator allow {right} to this identity",
+                    why=f"the right {right} is missing ({error_text(e)})",
+                    remedy=f"ask an administrator to allow {right} for this identity",
                 )
-            return NotAnswered(why=said(e))
+            return NotAnswered(why=error_text(e))
         except self.errors.BotoCoreError as e:
             return NotAnswered(why=str(e))
 
@@ -101,6 +101,6 @@ def is_refusal(error: Any) -> bool:
     return code_of(error) in _REFUSED
 
 
-def said(error: Any) -> str:
+def error_text(error: Any) -> str:
     """Returns the code and the message of botocore's ClientError."""
     return f"{code_of(error)}: {error.response['Error'].get('Message', '')}".rstrip(": ")

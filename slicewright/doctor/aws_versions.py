@@ -24,22 +24,22 @@ def ask_versions(session: AwsSession) -> Answer[Versions]:
     def read() -> Versions:
         pages = session.client("eks").get_paginator("describe_cluster_versions").paginate()
         return {
-            found["clusterVersion"]: _version(found)
+            description["clusterVersion"]: _version(description)
             for page in pages
-            for found in page["clusterVersions"]
-            if found.get("versionStatus") != "UNSUPPORTED"
+            for description in page["clusterVersions"]
+            if description.get("versionStatus") != "UNSUPPORTED"
         }
 
     return session.answer("eks:DescribeClusterVersions", read)
 
 
-def _version(found: Mapping[str, Any]) -> ClusterVersion:
-    extended = found.get("versionStatus") == "EXTENDED_SUPPORT"
-    end = found.get("endOfExtendedSupportDate" if extended else "endOfStandardSupportDate")
+def _version(description: Mapping[str, Any]) -> ClusterVersion:
+    extended = description.get("versionStatus") == "EXTENDED_SUPPORT"
+    end = description.get("endOfExtendedSupportDate" if extended else "endOfStandardSupportDate")
     return ClusterVersion(
         support="extended" if extended else "standard",
         until=None if end is None else f"{end:%Y-%m-%d}",
-        default=bool(found.get("defaultVersion")),
+        default=bool(description.get("defaultVersion")),
     )
 
 
@@ -55,30 +55,33 @@ def ask_addons(
 
 def _addon(session: AwsSession, name: str, version: str | None) -> AddonVersions:
     of_kubernetes = {} if version is None else {"kubernetesVersion": version}
-    found = _addon_versions(session, addonName=name, **of_kubernetes)
+    releases = _addon_versions(session, addonName=name, **of_kubernetes)
     return AddonVersions(
-        fitting=tuple(one["addonVersion"] for one in found),
-        default=next((one["addonVersion"] for one in found if _is_default(one, version)), None),
-        elsewhere=bool(found or _addon_versions(session, addonName=name)),
+        fitting=tuple(release["addonVersion"] for release in releases),
+        default=next(
+            (release["addonVersion"] for release in releases if _is_default(release, version)), None
+        ),
+        elsewhere=bool(releases or _addon_versions(session, addonName=name)),
     )
 
 
-def _addon_versions(session: AwsSession, **asked: str) -> list[Mapping[str, Any]]:
+def _addon_versions(session: AwsSession, **parameters: str) -> list[Mapping[str, Any]]:
     """Returns an empty list if EKS does not know the add-on."""
-    pages = session.client("eks").get_paginator("describe_addon_versions").paginate(**asked)
+    pages = session.client("eks").get_paginator("describe_addon_versions").paginate(**parameters)
     try:
         addons = [addon for page in pages for addon in page["addons"]]
     except session.errors.ClientError as e:
         if code_of(e) not in _NO_ADDON:
             raise
         return []
-    return [one for addon in addons for one in addon["addonVersions"]]
+    return [release for addon in addons for release in addon["addonVersions"]]
 
 
-def _is_default(found: Mapping[str, Any], version: str | None) -> bool:
+def _is_default(release: Mapping[str, Any], version: str | None) -> bool:
     return any(
-        one.get("defaultVersion") and version in (None, one.get("clusterVersion"))
-        for one in found.get("compatibilities", ())
+        compatibility.get("defaultVersion")
+        and version in (None, compatibility.get("clusterVersion"))
+        for compatibility in release.get("compatibilities", ())
     )
 
 
@@ -94,16 +97,16 @@ def _releases(session: AwsSession, image: Image) -> Releases:
     #1843.
     """
     of_day = f"amazon-eks-node-al2023-{image.architecture}-nvidia-{image.version}-v{image.day}"
-    found = _release(session, image, of_day)
-    return Releases(found=found, newest=found or _release(session, image, _RECOMMENDED))
+    exact = _release(session, image, of_day)
+    return Releases(exact=exact, newest=exact or _release(session, image, _RECOMMENDED))
 
 
 def _release(session: AwsSession, image: Image, name: str) -> str | None:
     path = f"/aws/service/eks/optimized-ami/{image.version}/amazon-linux-2023/{image.architecture}"
     try:
-        found = session.client("ssm").get_parameter(Name=f"{path}/nvidia/{name}/release_version")
+        response = session.client("ssm").get_parameter(Name=f"{path}/nvidia/{name}/release_version")
     except session.errors.ClientError as e:
         if code_of(e) != "ParameterNotFound":
             raise
         return None
-    return str(found["Parameter"]["Value"])
+    return str(response["Parameter"]["Value"])

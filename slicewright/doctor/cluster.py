@@ -12,6 +12,8 @@ from slicewright.doctor.cluster_checks import (
     DaemonSet,
     GpuOperator,
     Node,
+)
+from slicewright.doctor.cluster_requirements import (
     wanted_apis,
     wanted_definitions,
     wanted_namespaces,
@@ -46,7 +48,9 @@ def ask(fleet: ExistingFleetPlan) -> ClusterAnswers:
         nodes=answer(lambda c: tuple(_node(raw) for raw in _all(c, "/api/v1/nodes"))),
         daemonsets=answer(
             lambda c: tuple(
-                found for raw in _all(c, "/apis/apps/v1/daemonsets") for found in _daemonset(raw)
+                daemonset
+                for raw in _all(c, "/apis/apps/v1/daemonsets")
+                for daemonset in _daemonset(raw)
             )
         ),
         operators=answer(_operators),
@@ -72,7 +76,7 @@ def _answer(question: Callable[[Client], _T], client: Client, connected: Access)
     try:
         return question(client)
     except (ApiError, Unreachable) as e:
-        remedy = "run it as an administrator of the cluster"
+        remedy = "run the command as an administrator of the cluster"
         denied = isinstance(e, ApiError) and e.status == 403
         return NotAnswered(why=why(e, connected), remedy=remedy if denied else "")
 
@@ -127,18 +131,18 @@ def _served(client: Client, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The APIServices that exist, each with the namespace of its Service."""
     for name in names:
         try:
-            found = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+            api_service = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
         except ApiError as e:
             if e.status != 404:
                 raise
             continue
-        yield name, ((found.get("spec") or {}).get("service") or {}).get("namespace", "")
+        yield name, ((api_service.get("spec") or {}).get("service") or {}).get("namespace", "")
 
 
 def _operators(client: Client) -> tuple[GpuOperator, ...]:
     """Returns no operators if the API server does not know their kind: none was ever installed."""
     try:
-        found: tuple[Any, ...] = _all(client, "/apis/nvidia.com/v1/clusterpolicies")
+        policies: tuple[Any, ...] = _all(client, "/apis/nvidia.com/v1/clusterpolicies")
     except ApiError as e:
         if e.status != 404:
             raise
@@ -150,7 +154,7 @@ def _operators(client: Client) -> tuple[GpuOperator, ...]:
                 "meta.helm.sh/release-namespace"
             ),
         )
-        for raw in found
+        for raw in policies
     )
 
 

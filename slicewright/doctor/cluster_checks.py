@@ -6,9 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from apis.names import NAMESPACE
-from infra import spec, values
-from infra.plan import AdapterPlan, ExistingFleetPlan, ExistingPoolPlan, KedaPlan
+from infra import values
+from infra.plan import ExistingFleetPlan, ExistingPoolPlan
+from slicewright.doctor.cluster_requirements import (
+    CERTIFICATES,
+    wanted_apis,
+    wanted_definitions,
+    wanted_namespaces,
+)
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 _STARTUP_POLICIES: Final = (1, 36)
@@ -18,12 +23,6 @@ _DEVICE_PLUGINS: Final = ("k8s-device-plugin", "nvidia-gpu-device-plugin")
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 """The taint that NVIDIA's operator tolerates. The fleet controller does not tolerate it."""
 _FEATURE_DISCOVERY: Final = "node-feature-discovery"
-_MONITORS: Final = "podmonitors.monitoring.coreos.com"
-_SCALED_OBJECTS: Final = "scaledobjects.keda.sh"
-_CERTIFICATES: Final = "certificates.cert-manager.io"
-_OF_KEDA: Final = "v1beta1.external.metrics.k8s.io"
-_OF_ADAPTERS: Final = "v1beta1.custom.metrics.k8s.io"
-"""APIServices: only one server at a time can serve each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,54 +72,6 @@ class ClusterAnswers:
     """The existing ones of `wanted_apis` -> the namespace of the server."""
 
 
-def wanted_namespaces(fleet: ExistingFleetPlan) -> Mapping[str, str]:
-    """Namespaces that the stack creates -> the remedy if one exists already."""
-    look = "see what is in it (kubectl get all -n {0}), and delete it"
-    found = {NAMESPACE: look.format(NAMESPACE)}
-    if not fleet.operator.existing:
-        found[fleet.operator.namespace] = "write another gpu_operator.namespace"
-    if fleet.monitoring is not None:
-        asked = fleet.monitoring.settings
-        if isinstance(asked, spec.PrometheusStack) and asked.create_namespace:
-            found[asked.namespace] = (
-                "write monitoring: {create_namespace: false}, or another namespace"
-            )
-    if isinstance(fleet.pod_autoscaling, KedaPlan) and not fleet.pod_autoscaling.existing:
-        found[fleet.pod_autoscaling.namespace] = "write another pod_autoscaling.namespace"
-    for one in fleet.deployments:
-        if one.workload.create_namespace and one.workload.namespace != "default":
-            found[one.workload.namespace] = "set create_namespace: false for its workloads"
-    return found
-
-
-def wanted_definitions(fleet: ExistingFleetPlan) -> Mapping[str, str]:
-    """CustomResourceDefinitions that must exist -> the key of the stack file that requires them."""
-    found: dict[str, str] = {}
-    if fleet.monitoring is not None and isinstance(
-        fleet.monitoring.settings, spec.ExistingPrometheus
-    ):
-        found[_MONITORS] = "monitoring.prometheus: existing"
-    if isinstance(fleet.pod_autoscaling, KedaPlan) and fleet.pod_autoscaling.existing:
-        found[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"
-    if isinstance(fleet.pod_autoscaling, AdapterPlan) and not fleet.pod_autoscaling.existing:
-        found[_CERTIFICATES] = "pod_autoscaling.by: prometheus-adapter, whose certificate it makes"
-    return found
-
-
-def wanted_apis(fleet: ExistingFleetPlan) -> Mapping[str, str | None]:
-    """APIServices of metrics -> the namespace of the server that the stack creates.
-
-    None: the cluster must already have the server.
-    """
-    match fleet.pod_autoscaling:
-        case KedaPlan(existing=False, namespace=namespace):
-            return {_OF_KEDA: namespace}
-        case AdapterPlan(existing=existing, namespace=namespace):
-            return {_OF_ADAPTERS: None if existing else namespace}
-        case KedaPlan() | None:
-            return {}
-
-
 def findings(
     fleet: ExistingFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
@@ -138,34 +89,35 @@ def findings(
 
 
 def _version(fleet: ExistingFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
-    asked, found = "Kubernetes", ".".join(map(str, version))
+    subject, current = "Kubernetes", ".".join(map(str, version))
     if version < values.OLDEST_KUBERNETES:
         needed = ".".join(map(str, values.OLDEST_KUBERNETES))
         yield fails(
-            asked,
-            f"{found}, and the admission policies that guard the nodes need {needed}",
-            "upgrade it",
+            subject,
+            f"{current}, but the admission policies that guard the nodes need {needed}",
+            "upgrade the cluster",
         )
     elif fleet.startup_taint == "admission-policy" and version < _STARTUP_POLICIES:
         yield fails(
-            asked,
-            f"{found}, and startup_taint: admission-policy needs "
+            subject,
+            f"{current}, but startup_taint: admission-policy needs "
             f"{'.'.join(map(str, _STARTUP_POLICIES))}",
-            "write startup_taint: registered, if the nodes register with the taint, or none",
+            "write startup_taint: registered if the nodes register with the taint, or "
+            "startup_taint: none",
         )
     else:
-        yield ok(asked, found)
+        yield ok(subject, current)
 
 
 def _administrator(answers: ClusterAnswers) -> Finding:
-    asked = f"rights in {answers.server}"
+    subject = f"rights in {answers.server}"
     if isinstance(answers.administrator, NotAnswered):
-        return not_asked(asked, answers.administrator)
+        return not_asked(subject, answers.administrator)
     if answers.administrator:
-        return ok(asked, "all")
+        return ok(subject, "all")
     return fails(
-        asked,
-        "the context's user is not an administrator of the cluster, and the stack makes "
+        subject,
+        "the context's user is not an administrator of the cluster, but the stack creates "
         "CustomResourceDefinitions, ClusterRoles and admission policies",
         "kubectl create clusterrolebinding slicewright-admin --clusterrole cluster-admin "
         "--user USER, or name another context in cluster.context",
@@ -186,62 +138,62 @@ def _nodes(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterat
         if len(pools) > 1:
             yield fails(
                 f"node {name}",
-                f"pools {' and '.join(pools)} select it, and it can only be in one",
-                "write a `select` for each that leaves the others' nodes out",
+                f"pools {' and '.join(pools)} select it, but it can only be in one",
+                "write a `select` for each pool that matches only its own nodes",
             )
 
 
 def _of_pool(pool: ExistingPoolPlan, selected: list[Node]) -> Finding:
     labels = ",".join(f"{k}={v}" for k, v in pool.settings.select.items())
-    asked = f"nodes of pool {pool.name} ({labels})"
+    subject = f"nodes of pool {pool.name} ({labels})"
     ready = [node for node in selected if node.ready]
     if len(ready) < pool.nodes.min:
         silent = [node.name for node in selected if not node.ready]
-        not_ready = f", and {', '.join(silent)} not Ready" if silent else ""
+        not_ready = f", {', '.join(silent)} not Ready" if silent else ""
         return fails(
-            asked,
-            f"{len(ready)} Ready{not_ready}; the pool has at least {pool.nodes.min}, and `up` "
+            subject,
+            f"{len(ready)} Ready{not_ready}; the pool needs at least {pool.nodes.min}, and `up` "
             "waits for them",
             f"kubectl label node NODE {' '.join(labels.split(','))}, or write a smaller nodes.min",
         )
     if len(selected) > pool.nodes.max:
         return fails(
-            asked,
-            f"{len(selected)}, and the pool has at most {pool.nodes.max}",
-            "write a larger nodes.max, or a `select` that leaves some out",
+            subject,
+            f"{len(selected)}, but the pool may have at most {pool.nodes.max}",
+            "write a larger nodes.max, or a narrower `select`",
         )
-    return ok(asked, f"{len(ready)} Ready")
+    return ok(subject, f"{len(ready)} Ready")
 
 
 def _operator(
     fleet: ExistingFleetPlan, answer: Answer[tuple[GpuOperator, ...]], owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
-    asked = "GPU operator"
+    subject = "GPU operator"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
     elif fleet.operator.existing:
         if answer:
-            yield ok(asked, f"ClusterPolicy {answer[0].name} is there, as the stack file says")
+            yield ok(subject, f"ClusterPolicy {answer[0].name} exists, as the stack file says")
         else:
             yield fails(
-                asked,
-                "is not there, and the stack file says gpu_operator.existing: true",
-                "leave `existing` out: `up` then installs one",
+                subject,
+                "does not exist, but the stack file says gpu_operator.existing: true",
+                "remove `existing`, so that `up` installs one",
             )
     elif not answer:
-        yield ok(asked, "none is there: `up` installs one")
+        yield ok(subject, "not installed: `up` installs one")
     elif (
         answer[0].release_namespace == fleet.operator.namespace
         and owned.get(fleet.operator.namespace) == "yes"
     ):
-        yield ok(asked, "is there, and this stack installed it")
+        yield ok(subject, "exists, installed by this stack")
     else:
         where = (
             f" in namespace {answer[0].release_namespace}" if answer[0].release_namespace else ""
         )
         yield fails(
-            asked,
-            f"one is installed{where} (ClusterPolicy {answer[0].name}), and a cluster can have "
+            subject,
+            f"one is installed{where} (ClusterPolicy {answer[0].name}), but a cluster can have "
             "only one",
             "write gpu_operator: {existing: true} to use it, or uninstall it"
             + _unknown(owned.get(fleet.operator.namespace)),
@@ -255,20 +207,20 @@ def _place(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterat
     """
     if isinstance(answer, NotAnswered):
         return  # reported for the pools' nodes
-    asked = "a node for pods without GPUs"
+    subject = "a node for pods without GPUs"
     waiting = ["the fleet controller"]
     tolerated = {_CONTROL_PLANE}
     ready = [node for node in answer if node.ready]
     if not ready or any(not node.taints for node in ready):
-        yield ok(asked, "there is one" if ready else "said of the pools' nodes")
+        yield ok(subject, "there is one" if ready else "see the findings on the pools' nodes")
         return
     if not fleet.operator.existing and not any(set(node.taints) <= tolerated for node in ready):
         waiting.append("NVIDIA's operator")
     named = "; ".join(f"{node.name}: {', '.join(node.taints)}" for node in ready[:3])
     yield fails(
-        asked,
+        subject,
         f"every Ready node has taints ({named}), so {' and '.join(waiting)} would stay Pending",
-        "add a node without taints, or remove one's",
+        "add a node without taints, or remove the taints of one",
     )
 
 
@@ -277,24 +229,27 @@ def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
 
     Two of them would register the same resources, and the kubelet keeps the last.
     """
-    asked = "other device plugins of NVIDIA"
+    subject = "other device plugins of NVIDIA"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
         return
-    others = [
-        one
-        for one in answer
-        if not one.of_operator and one.pods and any(map(_is_device_plugin, one.images))
+    plugins = [
+        daemonset
+        for daemonset in answer
+        if not daemonset.of_operator
+        and daemonset.pods
+        and any(map(_is_device_plugin, daemonset.images))
     ]
-    for one in others:
+    for daemonset in plugins:
         yield fails(
-            asked,
-            f"DaemonSet {one.name} in namespace {one.namespace} is meant for {one.pods} nodes, and "
-            "registers the GPUs beside the operator's: the kubelet believes whichever came last",
-            f"kubectl delete daemonset {one.name} -n {one.namespace}",
+            subject,
+            f"DaemonSet {daemonset.name} in namespace {daemonset.namespace} runs on "
+            f"{daemonset.pods} nodes, and registers the same GPUs as the operator's device plugin: "
+            "the kubelet keeps the one that registered last",
+            f"kubectl delete daemonset {daemonset.name} -n {daemonset.namespace}",
         )
-    if not others:
-        yield ok(asked, "none")
+    if not plugins:
+        yield ok(subject, "none")
 
 
 def _feature_discovery(
@@ -303,28 +258,30 @@ def _feature_discovery(
     """Source: NVIDIA GPU operator docs, "Prerequisites": it must not be deployed twice."""
     if isinstance(answer, NotAnswered) or fleet.operator.existing:
         return  # reported for the device plugins
-    own = fleet.operator.namespace
-    others = [
-        one
-        for one in answer
-        if one.namespace != own and any(_FEATURE_DISCOVERY in image for image in one.images)
+    operator_namespace = fleet.operator.namespace
+    installed = [
+        daemonset
+        for daemonset in answer
+        if daemonset.namespace != operator_namespace
+        and any(_FEATURE_DISCOVERY in image for image in daemonset.images)
     ]
-    asked = "Node Feature Discovery"
-    if others and fleet.operator.nfd.enabled:
+    subject = "Node Feature Discovery"
+    if installed and fleet.operator.nfd.enabled:
         yield fails(
-            asked,
-            f"runs in namespace {others[0].namespace}, and the operator would bring another",
+            subject,
+            f"runs in namespace {installed[0].namespace}, and the operator would install another "
+            "one",
             "write gpu_operator: {nfd: {enabled: false}}; its workers must tolerate the pools' "
             "taints",
         )
-    elif not others and not fleet.operator.nfd.enabled:
+    elif not installed and not fleet.operator.nfd.enabled:
         yield fails(
-            asked,
-            "does not run, and the operator finds GPU nodes by its labels only",
-            "leave gpu_operator.nfd.enabled out: the operator then brings it",
+            subject,
+            "does not run, but the operator finds GPU nodes only by its labels",
+            "remove gpu_operator.nfd.enabled, so that the operator installs it",
         )
     else:
-        yield ok(asked, "one" if others else "none: the operator brings it")
+        yield ok(subject, "installed" if installed else "not installed: the operator installs it")
 
 
 def _namespaces(
@@ -334,59 +291,63 @@ def _namespaces(
         yield not_asked("namespaces", answer)
         return
     for name, instead in wanted_namespaces(fleet).items():
-        asked = f"namespace {name}"
+        subject = f"namespace {name}"
         if name not in answer:
-            yield ok(asked, "the name is free")
+            yield ok(subject, "the name is free")
         elif owned.get(name) == "yes":
-            yield ok(asked, "exists, and this stack made it")
+            yield ok(subject, "exists, created by this stack")
         else:
             yield fails(
-                asked,
-                "exists already, and `up` would be refused: it makes this namespace",
+                subject,
+                "already exists, but `up` creates this namespace and would fail",
                 instead + _unknown(owned.get(name)),
             )
 
 
 def _unknown(owned: Owned | None) -> str:
-    return "; if this stack made it, go on: its state cannot be read" if owned == "unknown" else ""
+    return (
+        "; if this stack created it, continue: the stack's state cannot be read"
+        if owned == "unknown"
+        else ""
+    )
 
 
 def _definitions(fleet: ExistingFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
     for name, key in wanted_definitions(fleet).items():
-        asked = f"CustomResourceDefinition {name}"
+        subject = f"CustomResourceDefinition {name}"
         if isinstance(answer, NotAnswered):
-            yield not_asked(asked, answer)
+            yield not_asked(subject, answer)
         elif name in answer:
-            yield ok(asked, "is there")
+            yield ok(subject, "exists")
         else:
             yield fails(
-                asked,
-                f"is not there, and the stack file says {key}",
-                "install what brings it first"
-                + ("" if name == _CERTIFICATES else ", or let the stack install it"),
+                subject,
+                f"does not exist, but the stack file says {key}",
+                "first install the software that defines it"
+                + ("" if name == CERTIFICATES else ", or let the stack install it"),
             )
 
 
 def _apis(fleet: ExistingFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Finding]:
     for name, ours in wanted_apis(fleet).items():
-        asked = f"APIService {name}"
+        subject = f"APIService {name}"
         if isinstance(answer, NotAnswered):
-            yield not_asked(asked, answer)
+            yield not_asked(subject, answer)
             continue
         has = answer.get(name)
         if ours is None and has is None:
             yield fails(
-                asked,
-                "is not there, and the stack file says pod_autoscaling.existing: true",
-                "leave existing out, and the stack makes an adapter",
+                subject,
+                "does not exist, but the stack file says pod_autoscaling.existing: true",
+                "remove existing, so that the stack installs an adapter",
             )
         elif ours is None or has in (None, ours):
-            yield ok(asked, "the name is free" if has is None else f"is served from {has}")
+            yield ok(subject, "the name is free" if has is None else f"is served from {has}")
         else:
             yield fails(
-                asked,
-                f"is served from namespace {has} already, and only one can serve it",
-                "write pod_autoscaling.existing: true and use that one, or take it away",
+                subject,
+                f"is already served from namespace {has}, and only one server is possible",
+                "write pod_autoscaling.existing: true to use it, or uninstall it",
             )
 
 

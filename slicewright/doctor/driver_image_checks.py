@@ -40,22 +40,23 @@ def driver_image(fleet: FleetPlan) -> DriverImage | None:
     )
 
 
-def driver_image_findings(wanted: DriverImage, tags: Answer[frozenset[str]]) -> Iterator[Finding]:
+def driver_image_findings(image: DriverImage, tags: Answer[frozenset[str]]) -> Iterator[Finding]:
     """tags: the tags of the image's repository."""
-    asked = f"driver {wanted.version} in {wanted.registry}/{wanted.repository}"
+    subject = f"driver {image.version} in {image.registry}/{image.repository}"
     if isinstance(tags, NotAnswered):
-        yield not_seen(asked, tags)
+        yield not_seen(subject, tags)
         return
     systems = sorted(
-        tag.removeprefix(f"{wanted.version}-")
-        for tag in tags
-        if tag.startswith(f"{wanted.version}-")
+        tag.removeprefix(f"{image.version}-") for tag in tags if tag.startswith(f"{image.version}-")
     )
-    if systems or wanted.version in tags:
-        yield ok(asked, f"there, for {', '.join(systems[:_MOST_SHOWN]) or 'its own system'}")
+    if systems or image.version in tags:
+        yield ok(
+            subject,
+            f"available for {', '.join(systems[:_MOST_SHOWN]) or 'an unnamed operating system'}",
+        )
     else:
         yield fails(
-            asked,
-            "there is no image of it for any system",
-            "write another gpu_operator.driver.version, or leave it out for the chart's own",
+            subject,
+            "no image of this version exists for any operating system",
+            "write another gpu_operator.driver.version, or remove it to use the chart's version",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra import catalog
@@ -38,23 +38,23 @@ Reservations = Mapping[str, Answer[tuple[CapacityReservation, ...] | None]]
 
 def reservations_needed(fleet: EksFleetPlan) -> Mapping[str, tuple[EksPoolPlan, ...]]:
     """ID, or ARN of a resource group -> the pools whose launch template targets it."""
-    found: dict[str, tuple[EksPoolPlan, ...]] = {}
+    needed: dict[str, tuple[EksPoolPlan, ...]] = {}
     for pool in fleet.pools:
         reserved = pool.settings.template.reserved if pool.settings.template else None
         if reserved is not None and (name := reserved.reservation or reserved.group):
-            found[name] = (*found.get(name, ()), pool)
-    return found
+            needed[name] = (*needed.get(name, ()), pool)
+    return needed
 
 
 def keys_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
     """ARN -> the first user of the key."""
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     if fleet.cluster.secrets_key is not None:
-        found[fleet.cluster.secrets_key] = "cluster.secrets_key"
+        users[fleet.cluster.secrets_key] = "cluster.secrets_key"
     for pool in fleet.pools:
         if pool.settings.template is not None and pool.settings.template.kms_key is not None:
-            found.setdefault(pool.settings.template.kms_key, f"disk.kms_key of pool {pool.name}")
-    return found
+            users.setdefault(pool.settings.template.kms_key, f"disk.kms_key of pool {pool.name}")
+    return users
 
 
 def reservation_findings(
@@ -64,102 +64,111 @@ def reservation_findings(
     region = fleet.cluster.region
     for name, pools in reservations_needed(fleet).items():
         is_group = name.startswith("arn:")
-        asked = f"{'resource group' if is_group else 'capacity reservation'} {name}"
-        show = _show(name, region)
+        subject = f"{'resource group' if is_group else 'capacity reservation'} {name}"
         match answers[name]:
             case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
+                yield not_asked(subject, refusal)
             case None:
-                yield fails(asked, f"the account has none of that name in {region}", show)
-            case there:
-                problems = [f for pool in pools for f in _of_pool(pool, there, asked, region)]
-                yield from problems
-                if not problems:
-                    yield from _counted(pools, there, asked, region, owned)
+                yield fails(
+                    subject,
+                    f"does not exist in {region} of this account",
+                    _list_command(name, region),
+                )
+            case reservations:
+                problems = [
+                    _misfit(pool, reservations, f"{subject} for pool {pool.name}", region)
+                    for pool in pools
+                ]
+                yield from (problem for problem in problems if problem is not None)
+                if not any(problems):
+                    yield _size(pools, reservations, subject, region, owned)
 
 
-def _of_pool(
-    pool: EksPoolPlan,
-    there: tuple[CapacityReservation, ...],
-    asked: str,
-    region: str,
-) -> Iterator[Finding]:
+def _misfit(
+    pool: EksPoolPlan, reservations: Sequence[CapacityReservation], subject: str, region: str
+) -> Finding | None:
     """Explains why the pool cannot use the reservation, or any reservation of a group."""
-    wants_block = isinstance(pool.settings.capacity, CapacityBlock)
-    what = f"{asked} for pool {pool.name}"
-    same_type = [one for one in there if one.instance_type in pool.settings.machine_types]
+    same_type = [r for r in reservations if r.instance_type in pool.settings.machine_types]
     if not same_type:
-        types = ", ".join(sorted({one.instance_type for one in there})) or "nothing"
-        yield fails(
-            what,
-            f"is of {types}, and the pool's nodes are {', '.join(pool.settings.machine_types)}",
-            "name a reservation of that type, or change machine_type",
+        types = ", ".join(sorted({r.instance_type for r in reservations})) or "no machines"
+        return fails(
+            subject,
+            f"reserves {types}, but the pool's nodes are {', '.join(pool.settings.machine_types)}",
+            "name a reservation for that machine type, or change machine_type",
         )
-        return
-    of_kind = [one for one in same_type if one.block is wants_block]
-    if not of_kind:
-        yield fails(
-            what,
-            "is not a capacity block" if wants_block else "is a capacity block's",
+    wants_block = isinstance(pool.settings.capacity, CapacityBlock)
+    same_kind = [r for r in same_type if r.block is wants_block]
+    if not same_kind:
+        return fails(
+            subject,
+            "is not a capacity block" if wants_block else "is a capacity block",
             f"write mode: {'reservation' if wants_block else 'capacity-block'} as capacity",
         )
-        return
-    active = [one for one in of_kind if one.state == "active"]
+    active = [r for r in same_kind if r.state == "active"]
     if not active:
-        (first, *_) = of_kind
-        since = f"; it starts at {first.start}" if first.state == "scheduled" else ""
-        yield fails(
-            what,
-            f"is {first.state}{since}",
-            "run `pulumi up` once it is active, or leave the pool out until then"
-            if first.state == "scheduled"
-            else f"name another one: {_list_active(region, pool)}",
-        )
-        return
-    having = {zone for one in active for zone in (one.zone, one.zone_id)}
-    lacking = [zone for zone in pool.settings.zones if zone not in having]
-    if lacking:
-        by_id = catalog.is_zone_id(pool.settings.zones[0])
-        there_in = ", ".join(sorted({one.zone_id if by_id else one.zone for one in active}))
-        yield fails(
-            what,
-            f"is in {', '.join(sorted({f'{one.zone} ({one.zone_id})' for one in active}))}, and "
-            f"the pool also in {', '.join(lacking)}",
-            f"write zones: [{there_in}] for the pool",
-        )
+        return _inactive(same_kind[0], pool, subject, region)
+    return _missing_zones(pool, active, subject)
 
 
-def _counted(
-    pools: tuple[EksPoolPlan, ...],
-    there: tuple[CapacityReservation, ...],
-    asked: str,
+def _inactive(
+    reservation: CapacityReservation, pool: EksPoolPlan, subject: str, region: str
+) -> Finding:
+    if reservation.state == "scheduled":
+        return fails(
+            subject,
+            f"is scheduled; it starts at {reservation.start}",
+            "run `pulumi up` once it is active, or leave the pool out until then",
+        )
+    return fails(
+        subject,
+        f"is {reservation.state}",
+        f"name an active one: {_list_active(region, pool)}",
+    )
+
+
+def _missing_zones(
+    pool: EksPoolPlan, reservations: Sequence[CapacityReservation], subject: str
+) -> Finding | None:
+    reserved = {zone for r in reservations for zone in (r.zone, r.zone_id)}
+    missing = [zone for zone in pool.settings.zones if zone not in reserved]
+    if not missing:
+        return None
+    by_id = catalog.is_zone_id(pool.settings.zones[0])
+    usable = ", ".join(sorted({r.zone_id if by_id else r.zone for r in reservations}))
+    places = ", ".join(sorted({f"{r.zone} ({r.zone_id})" for r in reservations}))
+    return fails(
+        subject,
+        f"is in {places}, but the pool is also in {', '.join(missing)}",
+        f"write zones: [{usable}] for the pool",
+    )
+
+
+def _size(
+    pools: Sequence[EksPoolPlan],
+    reservations: Sequence[CapacityReservation],
+    subject: str,
     region: str,
     owned: Owned,
-) -> Iterator[Finding]:
-    usable = [
-        one
-        for one in there
-        if one.state == "active"
-        and any(one.instance_type in p.settings.machine_types for p in pools)
-    ]
+) -> Finding:
+    machine_types = {machine for pool in pools for machine in pool.settings.machine_types}
+    usable = [r for r in reservations if r.state == "active" and r.instance_type in machine_types]
     needed = sum(pool.nodes.max for pool in pools)
-    total, available = sum(o.total for o in usable), sum(o.available for o in usable)
-    said = f"{total} instances, of which {available} are free; the stack's nodes are {needed}"
-    until = sorted(one.end for one in usable if one.end is not None)
-    if until:
-        said += f"; it ends at {until[0]}"
+    total, available = sum(r.total for r in usable), sum(r.available for r in usable)
+    detail = f"{total} instances, {available} free; the stack needs {needed}"
+    ends = sorted(r.end for r in usable if r.end is not None)
+    if ends:
+        detail += f"; it ends at {ends[0]}"
     # Instances of this stack are both part of the taken ones and part of the needed ones.
     free = total if owned == "yes" else available
     if needed <= free:
-        yield ok(asked, said)
-        return
+        return ok(subject, detail)
     (first, *_) = usable
-    yield fails(
-        asked,
-        said,
-        f"lower nodes to {free}"
-        if first.block
-        else f"aws ec2 modify-capacity-reservation --capacity-reservation-id {first.id} "
+    if first.block:
+        return fails(subject, detail, f"lower nodes to {free}")
+    return fails(
+        subject,
+        detail,
+        f"aws ec2 modify-capacity-reservation --capacity-reservation-id {first.id} "
         f"--instance-count {first.total + needed - free} --region {region}",
     )
 
@@ -179,14 +188,14 @@ def key_remedies(region: str) -> Callable[[str, str | None], Remedies]:
         return Remedies(
             not_enabled=f"is {state}",
             list_all=f"aws kms list-keys --region {region}",
-            make=f"aws kms create-key --region {region} makes one",
+            make=f"aws kms create-key --region {region} creates one",
             enable=enable,
         )
 
     return of
 
 
-def _show(name: str, region: str) -> str:
+def _list_command(name: str, region: str) -> str:
     if name.startswith("arn:"):
         return f"aws resource-groups list-groups --region {region}"
     return f"aws ec2 describe-capacity-reservations --region {region}"

@@ -145,9 +145,9 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
         version = version_of(fleet, answers.versions)
         yield from karpenter_findings(fleet, version, answers.karpenter)
     yield from _boundary(fleet, answers.boundary)
-    asked = f"cluster {fleet.cluster.name} in {region}"
+    subject = f"cluster {fleet.cluster.name} in {region}"
     yield cluster_name(
-        asked,
+        subject,
         answers.cluster,
         owned,
         existing=fleet.cluster.existing,
@@ -165,8 +165,8 @@ def _boundary(fleet: EksFleetPlan, answer: Answer[bool] | None) -> Iterator[Find
     yield existence(
         f"policy {arn} (cluster.permissions_boundary)",
         answer,
-        "does not exist: IAM makes no role with it",
-        "slicewright rights --boundary, with this stack, > boundary.json; aws iam create-policy "
+        "does not exist, so IAM cannot create roles with it",
+        "slicewright rights -s STACK --boundary > boundary.json; aws iam create-policy "
         f"--policy-name {name} --policy-document file://boundary.json",
     )
 
@@ -180,58 +180,63 @@ def _groups(answer: Answer[ExistingEksCluster | None]) -> Answer[frozenset[str]]
 
 def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Finding]:
     region = fleet.cluster.region
-    asked = f"zones of {region}"
+    subject = f"zones of {region}"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
         return
-    known = _by_either_name(answer)
+    zones_by_name = _by_either_name(answer)
     wrong = False
     for zone, user in _users(fleet).items():
-        found = known.get(zone)
-        if found is None or not found.available:
+        existing = zones_by_name.get(zone)
+        if existing is None or not existing.available:
             wrong = True
             yield fails(
-                f"{asked}: {zone} of {user}",
-                "the account does not have it" if found is None else "is not available now",
+                f"{subject}: {zone} of {user}",
+                "does not exist in this account" if existing is None else "is not available now",
                 f"write one of {', '.join(z.name for z in answer if z.available)}",
             )
     able = [z.name for z in answer if z.available and _holds_control_planes(z)]
     for zone in fleet.cluster.zones:
-        found = known.get(zone)
-        if found is not None and not _holds_control_planes(found):
+        existing = zones_by_name.get(zone)
+        if existing is not None and not _holds_control_planes(existing):
             wrong = True
             yield fails(
-                f"{asked}: {zone} of cluster.zones",
-                f"is {found.zone_id} in this account, where EKS makes no control plane",
+                f"{subject}: {zone} of cluster.zones",
+                f"is {existing.zone_id} in this account, where EKS creates no control plane",
                 f"write two of {', '.join(able)} under cluster.zones",
             )
     if not wrong:
-        shown = (f"{z} = {known[z].zone_id}" if z != known[z].zone_id else z for z in _users(fleet))
-        yield ok(asked, ", ".join(shown))
+        names = (
+            f"{z} = {zones_by_name[z].zone_id}" if z != zones_by_name[z].zone_id else z
+            for z in _users(fleet)
+        )
+        yield ok(subject, ", ".join(names))
 
 
 def _offered(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
     needs = [(fleet.system.machine_type, fleet.system.zones, "the system pool")]
     needs += [(p.settings.machine.name, p.settings.zones, f"pool {p.name}") for p in fleet.pools]
     for machine, zones, user in needs:
-        asked = f"{machine} for {user}"
+        subject = f"{machine} for {user}"
         if isinstance(answers.offered, NotAnswered):
-            yield not_asked(asked, answers.offered)
+            yield not_asked(subject, answers.offered)
             continue
         if isinstance(answers.zones, NotAnswered):
-            yield not_asked(asked, NotAnswered(why="the zones of the region are not known"))
+            yield not_asked(subject, NotAnswered(why="the zones of the region are unknown"))
             continue
-        there = answers.offered.get(machine, frozenset())
-        known = _by_either_name(answers.zones)
-        lacking = [z for z in zones if z in known and known[z].zone_id not in there]
+        offering = answers.offered.get(machine, frozenset())
+        zones_by_name = _by_either_name(answers.zones)
+        lacking = [
+            z for z in zones if z in zones_by_name and zones_by_name[z].zone_id not in offering
+        ]
         if not lacking:
-            yield ok(asked, f"offered in {', '.join(zones)}")
+            yield ok(subject, f"offered in {', '.join(zones)}")
             continue
         by_id = catalog.is_zone_id(lacking[0])
-        having = [z.zone_id if by_id else z.name for z in answers.zones if z.zone_id in there]
+        having = [z.zone_id if by_id else z.name for z in answers.zones if z.zone_id in offering]
         key = "system_pool.zones" if user == "the system pool" else "the pool's zones"
         yield fails(
-            asked,
+            subject,
             f"not offered in {', '.join(lacking)}",
             f"write {' or '.join(having)} as {key}"
             if having
@@ -249,12 +254,12 @@ def _by_either_name(zones: tuple[Zone, ...]) -> Mapping[str, Zone]:
 
 def _users(fleet: EksFleetPlan) -> Mapping[str, str]:
     """Zone, as the plan names it -> its first user."""
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     for zone in fleet.cluster.zones:
-        found.setdefault(zone, "cluster.zones")
+        users.setdefault(zone, "cluster.zones")
     for zone in fleet.system.zones:
-        found.setdefault(zone, "the system pool")
+        users.setdefault(zone, "the system pool")
     for pool in fleet.pools:
         for zone in pool.settings.zones:
-            found.setdefault(zone, f"pool {pool.name}")
-    return found
+            users.setdefault(zone, f"pool {pool.name}")
+    return users

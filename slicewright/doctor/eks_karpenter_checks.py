@@ -44,7 +44,7 @@ def karpenter_findings(
         yield existence(
             f"role {SPOT_ROLE}",
             answers.spot_role,
-            "does not exist, and Karpenter may not make it: no spot instance would start",
+            "does not exist, and Karpenter may not create it, so no spot instance would start",
             "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
         )
     queue = queue_needed(fleet)
@@ -52,30 +52,30 @@ def karpenter_findings(
         yield existence(
             f"SQS queue {queue} in {region} (cluster.autoscaler.interruption_queue)",
             answers.queue,
-            "does not exist: Karpenter ends at its start",
-            f"aws sqs create-queue --queue-name {queue} --region {region}, and the rules of "
-            "EventBridge that fill it (karpenter.sh docs, reference, CloudFormation)",
+            "does not exist, so Karpenter exits at startup",
+            f"aws sqs create-queue --queue-name {queue} --region {region}, and create the "
+            "EventBridge rules that fill it (karpenter.sh docs, reference, CloudFormation)",
         )
 
 
 def _of_version(fleet: EksFleetPlan, version: str | None) -> Iterator[Finding]:
     """Checks a plan that states no version: EKS's choice may be too new for Karpenter."""
-    karpenter, known = fleet.cluster.autoscaler, catalog.karpenter_release()
+    karpenter, release = fleet.cluster.autoscaler, catalog.karpenter_release()
     if (
         version is None
         or fleet.cluster.version is not None
         or not isinstance(karpenter, KarpenterPlan)
-        or karpenter.chart_version != known.chart
+        or karpenter.chart_version != release.chart
     ):
         return
-    asked = f"Karpenter {known.chart} with Kubernetes {version}, which EKS gives by default"
-    if _order(version) <= _order(known.newest_kubernetes):
-        yield ok(asked, f"it knows Kubernetes up to {known.newest_kubernetes}")
+    subject = f"Karpenter {release.chart} with Kubernetes {version}, which is EKS's default"
+    if _order(version) <= _order(release.newest_kubernetes):
+        yield ok(subject, f"supports Kubernetes up to {release.newest_kubernetes}")
     else:
         yield fails(
-            asked,
-            f"it knows Kubernetes up to {known.newest_kubernetes}",
-            f'write version: "{known.newest_kubernetes}" under cluster, or a later '
+            subject,
+            f"supports Kubernetes up to {release.newest_kubernetes}",
+            f'write version: "{release.newest_kubernetes}" under cluster, or a later '
             "cluster.autoscaler.chart_version",
         )
 

@@ -39,32 +39,32 @@ class ExistingNetworkAnswers:
 
 
 def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -> Iterator[Finding]:
-    asked = "subnets of cluster.network"
+    subject = "subnets of cluster.network"
     if isinstance(answers.subnets, NotAnswered):
-        yield not_asked(asked, answers.subnets)
+        yield not_asked(subject, answers.subnets)
         return
-    there = {subnet.id for subnet in answers.subnets}
+    existing = {subnet.id for subnet in answers.subnets}
     named = cluster.network.subnets if isinstance(cluster.network, ExistingNetwork) else ()
     for identity in named:
-        if identity not in there:
+        if identity not in existing:
             yield fails(
-                f"{asked}: {identity}",
+                f"{subject}: {identity}",
                 f"the account has no such subnet in {cluster.region}",
                 f"aws ec2 describe-subnets --region {cluster.region}",
             )
     wrong = misfits(cluster, answers.subnets)
     for misfit in wrong:
         reason, _, remedy = misfit.partition("; ")
-        yield fails(asked, reason, remedy or "name subnets of one VPC")
+        yield fails(subject, reason, remedy or "name subnets of one VPC")
     for subnet in answers.subnets:
         if subnet.free_addresses < _FEWEST_FREE:
             yield fails(
-                f"{asked}: {subnet.id}",
-                f"{subnet.free_addresses} addresses are free, and EKS needs {_FEWEST_FREE}",
+                f"{subject}: {subnet.id}",
+                f"{subnet.free_addresses} addresses are free, but EKS needs {_FEWEST_FREE}",
                 "name a larger subnet of the same zone",
             )
-    if not wrong and there >= {*named}:
-        yield ok(asked, ", ".join(f"{s.id} in {s.zone}" for s in answers.subnets))
+    if not wrong and existing >= {*named}:
+        yield ok(subject, ", ".join(f"{s.id} in {s.zone}" for s in answers.subnets))
     yield from _vpcs(answers.vpcs)
 
 
@@ -81,22 +81,22 @@ def room_for_nodes(
     nodes = nodes_by_zone(fleet.system, fleet.pools)
     for zone, subnets in of_nodes(fleet.cluster, answers.subnets).items():
         needed = nodes.get(zone, 0)
-        there = sum(free[subnet] for subnet in subnets)
+        available = sum(free[subnet] for subnet in subnets)
         # A zone without a subnet is a separate finding.
-        if subnets and needed > there:
+        if subnets and needed > available:
             yield fails(
                 f"addresses for nodes in {zone}",
-                f"{there} are free in {', '.join(subnets)}, and the stack's nodes there are "
+                f"{available} are free in {', '.join(subnets)}, but the stack's nodes there need "
                 f"{needed}",
-                "name another subnet of the zone beside them, or lower nodes",
+                "add another subnet of the zone, or lower nodes",
             )
 
 
 def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:
     """Nodes find the control plane by its private name. Source: the same EKS user guide page."""
-    asked = "DNS of the VPC of cluster.network"
+    subject = "DNS of the VPC of cluster.network"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
         return
     for vpc in answer:
         off = [
@@ -108,10 +108,10 @@ def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:
             if not on
         ]
         if not off:
-            yield ok(asked, f"{vpc.id}: names are resolved, and machines have them")
+            yield ok(subject, f"{vpc.id}: DNS resolution and DNS hostnames are on")
         for name in off:
             yield fails(
-                asked,
-                f"{name} of {vpc.id} is off, and nodes would not find the control plane",
+                subject,
+                f"{name} of {vpc.id} is off, so nodes would not find the control plane",
                 f"aws ec2 modify-vpc-attribute --vpc-id {vpc.id} --{name}",
             )

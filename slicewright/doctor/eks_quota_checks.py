@@ -51,7 +51,7 @@ class NatAnswers:
     """The quota of NAT gateways, and its usage."""
 
     limit: Answer[float]
-    taken: Answer[Mapping[str, int]]
+    usage: Answer[Mapping[str, int]]
     """Zone, by name and by ID -> existing gateways."""
 
 
@@ -60,7 +60,7 @@ class AddressAnswers:
     """Elastic IP addresses, which NAT gateways need."""
 
     limit: Answer[float]
-    taken: Answer[int]
+    usage: Answer[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,22 +114,22 @@ def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
 
 def codes_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
     """Quota code -> the service that defines it."""
-    found = dict.fromkeys(vcpus_needed(fleet), "ec2") | {GROUPS_QUOTA: "eks", NODES_QUOTA: "eks"}
+    codes = dict.fromkeys(vcpus_needed(fleet), "ec2") | {GROUPS_QUOTA: "eks", NODES_QUOTA: "eks"}
     if fleet.cluster.own_vpc:
-        found[VPC_QUOTA] = "vpc"
-    return found
+        codes[VPC_QUOTA] = "vpc"
+    return codes
 
 
 def quota_findings(
-    fleet: EksFleetPlan, answers: QuotaAnswers, there: Answer[bool], owned: Owned
+    fleet: EksFleetPlan, answers: QuotaAnswers, exists: Answer[bool], owned: Owned
 ) -> Iterator[Finding]:
-    """there: whether the cluster exists. owned: whether this stack created it."""
-    made = there is True and owned == "yes"
-    yield from _vcpus(fleet, answers, made=made)
-    if fleet.cluster.own_vpc and not made:
+    """exists: whether the cluster exists. owned: whether this stack created it."""
+    created = exists is True and owned == "yes"
+    yield from _vcpus(fleet, answers, created=created)
+    if fleet.cluster.own_vpc and not created:
         yield from _vpcs(fleet, answers)
     # If the cluster exists, its gateways are already counted.
-    if there is not True:
+    if exists is not True:
         if answers.addresses is not None:
             yield from _addresses(fleet, answers.addresses)
         if answers.gateways is not None:
@@ -138,25 +138,25 @@ def quota_findings(
 
 
 def groups_finding(
-    fleet: EksFleetPlan, limit: Answer[float], there: Answer[frozenset[str]]
+    fleet: EksFleetPlan, limit: Answer[float], existing: Answer[frozenset[str]]
 ) -> Finding:
-    """there: names of the cluster's node groups. A new cluster has none."""
+    """existing: names of the cluster's node groups. A new cluster has none."""
     region = fleet.cluster.region
-    asked = f"quota {GROUPS_QUOTA} (Managed node groups per cluster) in {region}"
-    for answer in (limit, there):
+    subject = f"quota {GROUPS_QUOTA} (Managed node groups per cluster) in {region}"
+    for answer in (limit, existing):
         if isinstance(answer, NotAnswered):
-            return not_asked(asked, answer)
+            return not_asked(subject, answer)
     assert not isinstance(limit, NotAnswered)
-    assert not isinstance(there, NotAnswered)
-    wanted = {fleet.system.name, *(pool.name for pool in fleet.node_groups)}
-    others = len(there - wanted)
-    total = others + len(wanted)
-    said = f"{limit:.0f}; the stack has {len(wanted)}"
-    if others:
-        said += f", and the cluster {others} others"
+    assert not isinstance(existing, NotAnswered)
+    planned = {fleet.system.name, *(pool.name for pool in fleet.node_groups)}
+    foreign = len(existing - planned)
+    total = foreign + len(planned)
+    detail = f"{limit:.0f}; the stack has {len(planned)} node groups"
+    if foreign:
+        detail += f", and the cluster {foreign} others"
     if total <= limit:
-        return ok(asked, said)
-    return fails(asked, said, _more(GROUPS_QUOTA, "eks", total, region))
+        return ok(subject, detail)
+    return fails(subject, detail, _more(GROUPS_QUOTA, "eks", total, region))
 
 
 def _largest(pool: EksPoolPlan) -> Machine:
@@ -166,115 +166,119 @@ def _largest(pool: EksPoolPlan) -> Machine:
     )
 
 
-def _vcpus(fleet: EksFleetPlan, answers: QuotaAnswers, *, made: bool) -> Iterator[Finding]:
+def _vcpus(fleet: EksFleetPlan, answers: QuotaAnswers, *, created: bool) -> Iterator[Finding]:
     region = fleet.cluster.region
     for code, needed in sorted(vcpus_needed(fleet).items()):
-        asked = f"quota {code} ({QUOTAS[code]}) in {region}"
+        subject = f"quota {code} ({QUOTAS[code]}) in {region}"
         limit, running = answers.limits[code], answers.running
         if isinstance(limit, NotAnswered):
-            yield not_asked(asked, limit)
+            yield not_asked(subject, limit)
             continue
         if isinstance(running, NotAnswered):
             # The stack's need alone may already exceed the limit.
             if limit < needed:
-                yield _short(code, asked, limit, 0, needed, region)
+                yield _short(code, subject, limit, 0, needed, region)
             else:
-                yield not_asked(asked, running)
+                yield not_asked(subject, running)
             continue
         used = running.vcpus.get(code, 0)
-        if made:
+        if created:
             # Instances of this stack are already part of its need.
             used -= running.of_cluster.get(code, 0)
         if limit < used + needed:
-            yield _short(code, asked, limit, used, needed, region)
+            yield _short(code, subject, limit, used, needed, region)
         else:
-            yield ok(asked, _shown(limit, used, needed))
+            yield ok(subject, _vcpu_text(limit, used, needed))
 
 
-def _short(code: str, asked: str, limit: float, used: int, needed: int, region: str) -> Finding:
-    return fails(asked, _shown(limit, used, needed), _more(code, "ec2", used + needed, region))
+def _short(code: str, subject: str, limit: float, used: int, needed: int, region: str) -> Finding:
+    return fails(
+        subject, _vcpu_text(limit, used, needed), _more(code, "ec2", used + needed, region)
+    )
 
 
-def _shown(limit: float, used: int, needed: int) -> str:
-    others = f", of which others use {used}" if used else ""
-    return f"{limit:.0f} vCPU{others}; the stack's nodes have {needed}"
+def _vcpu_text(limit: float, used: int, needed: int) -> str:
+    usage = f", {used} used by others" if used else ""
+    return f"{limit:.0f} vCPU{usage}; the stack's nodes need {needed}"
 
 
 def _vpcs(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
     """The program creates one VPC. An account has five per region unless it asks for more."""
     region = fleet.cluster.region
-    asked = f"quota {VPC_QUOTA} (VPCs per Region) in {region}"
-    limit, there = answers.limits[VPC_QUOTA], answers.vpcs
+    subject = f"quota {VPC_QUOTA} (VPCs per Region) in {region}"
+    limit, existing = answers.limits[VPC_QUOTA], answers.vpcs
     if isinstance(limit, NotAnswered):
-        yield not_asked(asked, limit)
-    elif isinstance(there, NotAnswered):
-        yield not_asked(asked, there)
-    elif there + 1 > limit:
+        yield not_asked(subject, limit)
+    elif isinstance(existing, NotAnswered):
+        yield not_asked(subject, existing)
+    elif existing + 1 > limit:
         yield fails(
-            asked,
-            f"{limit:.0f}, of which {there} are taken, and the stack makes one",
-            _more(VPC_QUOTA, "vpc", there + 1, region),
+            subject,
+            f"{limit:.0f}, {existing} in use; the stack creates 1",
+            _more(VPC_QUOTA, "vpc", existing + 1, region),
         )
     else:
-        yield ok(asked, f"{limit:.0f}, of which {there} are taken")
+        yield ok(subject, f"{limit:.0f}, {existing} in use")
 
 
 def _addresses(fleet: EksFleetPlan, answers: AddressAnswers) -> Iterator[Finding]:
     region, needed = fleet.cluster.region, len(fleet.cluster.nat_zones)
-    asked = f"quota {ADDRESS_QUOTA} (EC2-VPC Elastic IPs) in {region}"
-    limit, taken = answers.limit, answers.taken
+    subject = f"quota {ADDRESS_QUOTA} (EC2-VPC Elastic IPs) in {region}"
+    limit, usage = answers.limit, answers.usage
     if isinstance(limit, NotAnswered):
-        yield not_asked(asked, limit)
-    elif isinstance(taken, NotAnswered):
-        yield not_asked(asked, taken)
-    elif taken + needed > limit:
+        yield not_asked(subject, limit)
+    elif isinstance(usage, NotAnswered):
+        yield not_asked(subject, usage)
+    elif usage + needed > limit:
         yield fails(
-            asked,
-            f"{limit:.0f}, of which {taken} are taken, and the stack's NAT gateways need {needed}",
-            _more(ADDRESS_QUOTA, "ec2", taken + needed, region),
+            subject,
+            f"{limit:.0f}, {usage} in use; the stack's NAT gateways need {needed}",
+            _more(ADDRESS_QUOTA, "ec2", usage + needed, region),
         )
     else:
-        yield ok(asked, f"{limit:.0f}, of which {taken} are taken")
+        yield ok(subject, f"{limit:.0f}, {usage} in use")
 
 
 def _gateways(fleet: EksFleetPlan, answers: NatAnswers) -> Iterator[Finding]:
     """Checks each zone that gets a NAT gateway."""
     region = fleet.cluster.region
-    asked = f"quota {NAT_QUOTA} (NAT gateways per Availability Zone) in {region}"
-    limit, taken = answers.limit, answers.taken
+    subject = f"quota {NAT_QUOTA} (NAT gateways per Availability Zone) in {region}"
+    limit, usage = answers.limit, answers.usage
     if isinstance(limit, NotAnswered):
-        yield not_asked(asked, limit)
+        yield not_asked(subject, limit)
         return
-    if isinstance(taken, NotAnswered):
-        yield not_asked(asked, taken)
+    if isinstance(usage, NotAnswered):
+        yield not_asked(subject, usage)
         return
-    full = {zone: n for zone in fleet.cluster.nat_zones if (n := taken.get(zone, 0)) + 1 > limit}
+    full = {zone: n for zone in fleet.cluster.nat_zones if (n := usage.get(zone, 0)) + 1 > limit}
     if full:
-        there = ", ".join(f"{n} are in {zone}" for zone, n in full.items())
+        occupied = ", ".join(f"{n} are in {zone}" for zone, n in full.items())
         yield fails(
-            asked,
-            f"{limit:.0f}; {there}, and the stack makes one in each of its zones that need one",
+            subject,
+            f"{limit:.0f}; {occupied}; the stack creates one in each of its zones that need one",
             _more(NAT_QUOTA, "vpc", max(full.values()) + 1, region),
         )
     else:
-        yield ok(asked, f"{limit:.0f}; the stack makes one in {', '.join(fleet.cluster.nat_zones)}")
+        yield ok(
+            subject, f"{limit:.0f}; the stack creates one in {', '.join(fleet.cluster.nat_zones)}"
+        )
 
 
 def _nodes(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
     """The largest size of each node group counts."""
     region = fleet.cluster.region
-    asked = f"quota {NODES_QUOTA} (Nodes per managed node group) in {region}"
+    subject = f"quota {NODES_QUOTA} (Nodes per managed node group) in {region}"
     limit = answers.limits[NODES_QUOTA]
     sizes = {fleet.system.name: fleet.system.nodes.max}
     sizes |= {pool.name: pool.nodes.max for pool in fleet.node_groups}
     name, most = max(sizes.items(), key=lambda size: size[1])
-    said = f"the largest node group of the stack, {name}, may have {most}"
+    detail = f"the largest node group of the stack, {name}, may have {most}"
     if isinstance(limit, NotAnswered):
-        yield not_asked(asked, limit)
+        yield not_asked(subject, limit)
     elif most > limit:
-        yield fails(asked, f"{limit:.0f}; {said}", _more(NODES_QUOTA, "eks", most, region))
+        yield fails(subject, f"{limit:.0f}; {detail}", _more(NODES_QUOTA, "eks", most, region))
     else:
-        yield ok(asked, f"{limit:.0f}; {said}")
+        yield ok(subject, f"{limit:.0f}; {detail}")
 
 
 def _more(code: str, service: str, value: int, region: str) -> str:

@@ -57,7 +57,7 @@ class CallerRights:
     principal: str
     """ARN of the user or role whose policies were simulated."""
     refused: Answer[tuple[Refused, ...]]
-    asked: int
+    simulated: int
     """The number of different rights that were asked for."""
 
 
@@ -84,7 +84,7 @@ def requests(
     account: the account number. role_names: same as for `aws_policy`.
     """
     region = fleet.cluster.region
-    found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], set[str]] = {}
+    groups: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], set[str]] = {}
     policy = values.aws_policy(fleet, role_names=role_names, all_needed=True)
     for statement in policy["Statement"]:
         for action, context in product(statement["Action"], _contexts(statement)):
@@ -93,10 +93,10 @@ def requests(
             if "ec2:CreateAction" in context:
                 every["aws:RequestTag/Name"] = fleet.cluster.name
             resources = _resources(action, statement, context, account)
-            found.setdefault((resources, tuple(sorted(every.items()))), set()).add(action)
+            groups.setdefault((resources, tuple(sorted(every.items()))), set()).add(action)
     return tuple(
         Requests(actions=tuple(sorted(actions)), resources=resources, context=dict(context))
-        for (resources, context), actions in sorted(found.items())
+        for (resources, context), actions in sorted(groups.items())
     )
 
 
@@ -105,8 +105,8 @@ def _contexts(statement: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
     keys = {k: v for test in statement.get("Condition", {}).values() for k, v in test.items()}
     listed = [
         # A single name stands for all patterns of a tag.
-        [(key, _filled(value)) for value in (_several(wanted)[: 1 if "Tag/" in key else None])]
-        for key, wanted in keys.items()
+        [(key, _filled(value)) for value in (_several(patterns)[: 1 if "Tag/" in key else None])]
+        for key, patterns in keys.items()
     ]
     yield from (dict(chosen) for chosen in product(*listed))
 
@@ -123,9 +123,11 @@ def _resources(
     scope = catalog.aws_rights().scopes.get(action)
     service = context.get("iam:AWSServiceName")
     # A statement has the kinds of all its actions, but AWS checks each action against its own kind.
-    kept = [arn for arn in listed if scope is None or _kinds_of(arn) & {*_kinds(scope, context)}]
-    kept = [arn for arn in kept or listed if service is None or f"/{service}/" in arn]
-    return tuple(sorted(_owned(arn, account) for arn in kept))
+    relevant = [
+        arn for arn in listed if scope is None or _kinds_of(arn) & {*_kinds(scope, context)}
+    ]
+    relevant = [arn for arn in relevant or listed if service is None or f"/{service}/" in arn]
+    return tuple(sorted(_owned(arn, account) for arn in relevant))
 
 
 def _kinds(scope: Scope, context: Mapping[str, str]) -> Sequence[str]:
@@ -173,34 +175,37 @@ def _several(value: Any) -> list[str]:
 
 def findings(answer: Answer[CallerRights], *, account: str, rights: str) -> Iterator[Finding]:
     """rights: the command that prints this stack's policy."""
-    asked = "rights of this identity"
+    subject = "rights of this identity"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
         return
-    asked = f"rights of {answer.principal}"
+    subject = f"rights of {answer.principal}"
     if isinstance(answer.refused, NotAnswered):
-        yield not_asked(asked, answer.refused)
+        yield not_asked(subject, answer.refused)
         return
     unsure = {r.right: r for r in answer.refused if _open(r)}
     for why in ("policies", "denied", "boundary", "organization"):
         lacking = sorted({r.right for r in answer.refused if r.why == why and not _open(r)})
         if lacking:
             yield fails(
-                asked,
-                f"{_SAID[why]}: {', '.join(lacking)}",
+                subject,
+                f"{_REFUSALS[why]}: {', '.join(lacking)}",
                 _remedy(why, answer.principal, account, rights),
             )
             for right in lacking:
                 unsure.pop(right, None)
     for right, refused in sorted(unsure.items()):
-        yield not_asked(asked, NotAnswered(why=_why_open(right, refused)))
+        yield not_asked(subject, NotAnswered(why=_why_open(right, refused)))
     if not answer.refused:
-        yield ok(asked, f"all {answer.asked} that the stack needs, by IAM's policy simulator")
+        yield ok(
+            subject,
+            f"all {answer.simulated} rights that the stack needs, by IAM's policy simulator",
+        )
 
 
-_SAID: Final[Mapping[Why, str]] = {
-    "policies": "no policy of it allows",
-    "denied": "a policy of it denies",
+_REFUSALS: Final[Mapping[Why, str]] = {
+    "policies": "no policy of this identity allows",
+    "denied": "a policy of this identity denies",
     "boundary": "its permissions boundary does not allow",
     "organization": "a service control policy of the organization does not allow",
 }
@@ -219,8 +224,8 @@ def _why_open(right: str, refused: Refused) -> str:
     if refused.missing_keys:
         return f"whether {right} is allowed depends on {', '.join(refused.missing_keys)}"
     return (
-        f"no policy of it allows {right}; the policy of the key {refused.resource} may, which the "
-        "simulator does not know"
+        f"no policy of this identity allows {right}; the policy of the key {refused.resource} may "
+        "allow it, but the simulator does not know that policy"
     )
 
 
@@ -238,16 +243,16 @@ def _remedy(why: Why, principal: str, account: str, rights: str) -> str:
             )
         case "denied":
             return (
-                f"aws iam list-attached-{kind}-policies --{kind}-name {name} names its policies; "
-                "let an administrator change the statement that denies it"
+                f"aws iam list-attached-{kind}-policies --{kind}-name {name} lists its policies; "
+                "ask an administrator to change the statement that denies it"
             )
         case "boundary":
             return (
-                f"aws iam get-{kind} --{kind}-name {name} names the boundary; let an administrator "
-                f"allow in it what {rights} prints"
+                f"aws iam get-{kind} --{kind}-name {name} names the boundary; ask an administrator "
+                f"to add the rights that {rights} prints"
             )
         case "organization":
             return (
-                "let an administrator of the organization allow it: aws organizations "
+                "ask an administrator of the organization to allow it: aws organizations "
                 f"list-policies-for-target --target-id {account} --filter SERVICE_CONTROL_POLICY"
             )

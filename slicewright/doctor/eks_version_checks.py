@@ -43,7 +43,7 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Releases:
-    found: str | None
+    exact: str | None
     """The release of that day. None: there is no such release."""
     newest: str | None
 
@@ -52,7 +52,7 @@ def version_of(fleet: EksFleetPlan, versions: Answer[Versions]) -> str | None:
     """The version of the cluster once it is created. None: unknown."""
     if fleet.cluster.version is not None or isinstance(versions, NotAnswered):
         return fleet.cluster.version
-    return next((name for name, found in versions.items() if found.default), None)
+    return next((name for name, support in versions.items() if support.default), None)
 
 
 def images_needed(fleet: EksFleetPlan) -> Mapping[str, Image]:
@@ -80,17 +80,17 @@ def cluster_version(fleet: EksFleetPlan, answer: Answer[Versions]) -> Iterator[F
     version = fleet.cluster.version
     if version is None or fleet.cluster.existing:
         return
-    asked = f"Kubernetes {version} of EKS in {fleet.cluster.region}"
+    subject = f"Kubernetes {version} of EKS in {fleet.cluster.region}"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
     elif version in answer:
-        found = answer[version]
-        until = f" until {found.until}" if found.until else ""
-        dearer = ", which costs more an hour" if found.support == "extended" else ""
-        yield ok(asked, f"offered, in {found.support} support{until}{dearer}")
+        offer = answer[version]
+        until = f" until {offer.until}" if offer.until else ""
+        dearer = ", which costs more per hour" if offer.support == "extended" else ""
+        yield ok(subject, f"offered, in {offer.support} support{until}{dearer}")
     else:
-        known = ", ".join(sorted(answer, key=_order))
-        yield fails(asked, "not offered", f"write one of {known} as cluster.version")
+        offered = ", ".join(sorted(answer, key=_order))
+        yield fails(subject, "not offered", f"write one of {offered} as cluster.version")
 
 
 def addon_findings(
@@ -99,56 +99,56 @@ def addon_findings(
     """version: the cluster's version. None: unknown, so any version that EKS supports counts."""
     where = f"of Kubernetes {version}" if version else "of EKS"
     for addon in fleet.cluster.addons:
-        asked = f"add-on {addon.name} {where} in {fleet.cluster.region}"
+        subject = f"add-on {addon.name} {where} in {fleet.cluster.region}"
         match answers[addon.name]:
             case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
-            case AddonVersions() as found:
-                yield _addon(asked, addon, found)
+                yield not_asked(subject, refusal)
+            case AddonVersions() as versions:
+                yield _addon(subject, addon, versions)
             case other:
                 assert_never(other)
 
 
-def _addon(asked: str, addon: EksAddonPlan, found: AddonVersions) -> Finding:
+def _addon(subject: str, addon: EksAddonPlan, versions: AddonVersions) -> Finding:
     key = f"cluster.addons.{addon.name}"
-    if not found.fitting:
+    if not versions.fitting:
         return fails(
-            asked,
-            "has no version for this Kubernetes" if found.elsewhere else "is not there",
-            f"leave {key} out, or write another cluster.version",
+            subject,
+            "has no version for this Kubernetes" if versions.elsewhere else "does not exist",
+            f"remove {key}, or write another cluster.version",
         )
     if addon.version is None:
-        return ok(asked, f"{found.default or found.fitting[0]}, by default")
-    if addon.version in found.fitting:
-        return ok(asked, addon.version)
+        return ok(subject, f"{versions.default or versions.fitting[0]}, by default")
+    if addon.version in versions.fitting:
+        return ok(subject, addon.version)
     return fails(
-        asked,
-        f"{addon.version} is not for this Kubernetes",
-        f"write {' or '.join(found.fitting[:3])} as {key}.version",
+        subject,
+        f"{addon.version} does not support this Kubernetes version",
+        f"write {' or '.join(versions.fitting[:3])} as {key}.version",
     )
 
 
 def image_findings(
     fleet: EksFleetPlan, answers: Mapping[Image, Answer[Releases]]
 ) -> Iterator[Finding]:
-    wanted = {pool.name: pool.settings.release_version for pool in fleet.pools}
+    releases = {pool.name: pool.settings.release_version for pool in fleet.pools}
     for name, image in images_needed(fleet).items():
-        asked = f"machine image {wanted[name]} ({image.architecture}) of pool {name}"
+        subject = f"machine image {releases[name]} ({image.architecture}) of pool {name}"
         match answers[image]:
             case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
-            case Releases(found=found) if found == wanted[name]:
-                yield ok(asked, f"exists in {fleet.cluster.region}")
-            case Releases(found=found, newest=newest):
-                instead = found or newest
+                yield not_asked(subject, refusal)
+            case Releases(exact=exact) if exact == releases[name]:
+                yield ok(subject, f"exists in {fleet.cluster.region}")
+            case Releases(exact=exact, newest=newest):
+                instead = exact or newest
                 yield fails(
-                    asked,
-                    f"does not exist; the one of that day is {found}"
-                    if found
+                    subject,
+                    f"does not exist; the release of that day is {exact}"
+                    if exact
                     else f"does not exist in {fleet.cluster.region}",
-                    f"write {instead} as release_version, or leave it out"
+                    f"write {instead} as release_version, or remove it"
                     if instead
-                    else "leave release_version out",
+                    else "remove release_version",
                 )
             case other:
                 assert_never(other)

@@ -40,39 +40,39 @@ class Finding:
     """The result of one check."""
 
     verdict: Verdict
-    asked: str
+    subject: str
     """The check and its place: `quota L-417A185B in eu-west-1`."""
-    found: str
+    detail: str
     remedy: str = ""
     """A command, or a change to the stack file. Empty if there is nothing to do."""
 
 
-def ok(asked: str, found: str) -> Finding:
-    return Finding(verdict="ok", asked=asked, found=found)
+def ok(subject: str, detail: str) -> Finding:
+    return Finding(verdict="ok", subject=subject, detail=detail)
 
 
-def fails(asked: str, found: str, remedy: str) -> Finding:
-    return Finding(verdict="fails", asked=asked, found=found, remedy=remedy)
+def fails(subject: str, detail: str, remedy: str) -> Finding:
+    return Finding(verdict="fails", subject=subject, detail=detail, remedy=remedy)
 
 
-def not_asked(asked: str, answer: NotAnswered) -> Finding:
+def not_asked(subject: str, answer: NotAnswered) -> Finding:
     return Finding(
         verdict="not asked",
-        asked=asked,
-        found=f"could not be asked: {answer.why}",
+        subject=subject,
+        detail=f"could not be checked: {answer.why}",
         remedy=answer.remedy,
     )
 
 
-def existence(asked: str, answer: Answer[bool], missing: str, remedy: str) -> Finding:
+def existence(subject: str, answer: Answer[bool], missing: str, remedy: str) -> Finding:
     """Returns the finding on a thing that must exist. missing: the consequence if it does not."""
     if isinstance(answer, NotAnswered):
-        return not_asked(asked, answer)
-    return ok(asked, "exists") if answer else fails(asked, missing, remedy)
+        return not_asked(subject, answer)
+    return ok(subject, "exists") if answer else fails(subject, missing, remedy)
 
 
-def not_seen(asked: str, answer: NotAnswered) -> Finding:
-    return Finding(verdict="not seen", asked=asked, found=answer.why, remedy=answer.remedy)
+def not_seen(subject: str, answer: NotAnswered) -> Finding:
+    return Finding(verdict="not seen", subject=subject, detail=answer.why, remedy=answer.remedy)
 
 
 def refused_by_the_program(fleet: FleetPlan) -> Iterable[Finding]:
@@ -86,55 +86,55 @@ Owned: TypeAlias = Literal["yes", "no", "unknown"]
 
 
 def cluster_name(
-    asked: str, there: Answer[bool], owned: Owned, *, existing: bool, delete: str, list_all: str
+    subject: str, exists: Answer[bool], owned: Owned, *, existing: bool, delete: str, list_all: str
 ) -> Finding:
     """Checks that the cluster can be created, or that it exists if the stack file says so.
 
     existing: the value in the stack file. delete, list_all: the cloud's commands.
     """
-    match there:
+    match exists:
         case NotAnswered() as refusal:
-            return not_asked(asked, refusal)
+            return not_asked(subject, refusal)
         case True if existing:
-            return ok(asked, "exists, as the stack file says")
+            return ok(subject, "exists, as the stack file says")
         case True:
             remedy = f"write another cluster.name, or delete that cluster: {delete}"
-            return name_taken(asked, owned, remedy)
+            return name_taken(subject, owned, remedy)
         case _ if existing:
             return fails(
-                asked,
-                "does not exist, and the stack file says existing: true",
-                "correct cluster.name, or leave existing out and the stack makes the cluster; "
-                f"those that exist: {list_all}",
+                subject,
+                "does not exist, but the stack file says existing: true",
+                "correct cluster.name, or remove existing so that the stack creates the cluster; "
+                f"to list the clusters: {list_all}",
             )
         case _:
-            return ok(asked, "the name is free")
+            return ok(subject, "the name is free")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ExistingResource:
     """A resource that `pulumi up` would create and that already exists. This stack may own it."""
 
     type: str
     """The type in Pulumi's URNs."""
     id: str
     """The ID in Pulumi's state."""
-    asked: str
+    subject: str
     remedy: str
     """The remedy if another stack created the resource."""
 
 
-def name_taken(asked: str, owned: Owned, remedy: str) -> Finding:
+def name_taken(subject: str, owned: Owned, remedy: str) -> Finding:
     """Returns the finding on an existing thing that `pulumi up` would create."""
     match owned:
         case "yes":
-            return ok(asked, "exists, and this stack made it")
+            return ok(subject, "exists, created by this stack")
         case "no":
-            return fails(asked, "exists already, and this stack has not made it", remedy)
+            return fails(subject, "already exists, and this stack did not create it", remedy)
         case "unknown":
             return fails(
-                asked,
-                "exists already, and whether this stack made it is not known: its state cannot "
-                "be read",
-                f"if it did, go on; otherwise {remedy}",
+                subject,
+                "already exists; this stack's state cannot be read, so it is unknown whether this "
+                "stack created it",
+                f"if it did, continue; otherwise {remedy}",
             )

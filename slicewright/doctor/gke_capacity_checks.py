@@ -48,7 +48,7 @@ def reservations_needed(
     fleet: GkeFleetPlan, project: str
 ) -> Mapping[ReservationPath, tuple[GkePoolPlan, ...]]:
     """The reservations that pools name, each with its pools. project: the cluster's project."""
-    found: dict[ReservationPath, tuple[GkePoolPlan, ...]] = {}
+    needed: dict[ReservationPath, tuple[GkePoolPlan, ...]] = {}
     for pool in fleet.pools:
         if (
             not isinstance(pool.settings.capacity, Reservation)
@@ -59,8 +59,8 @@ def reservations_needed(
         assert name is not None
         for zone in pool.settings.zones:
             path = ReservationPath(project=name[1] or project, zone=zone, name=name[2])
-            found[path] = (*found.get(path, ()), pool)
-    return dict(sorted(found.items()))
+            needed[path] = (*needed.get(path, ()), pool)
+    return dict(sorted(needed.items()))
 
 
 def keys_needed(fleet: GkeFleetPlan) -> Mapping[str, str]:
@@ -75,38 +75,38 @@ def reservation_findings(
 ) -> Iterator[Finding]:
     """owned: whether this stack created the cluster. If so, its nodes use some of the capacity."""
     for path, pools in reservations_needed(fleet, project).items():
-        asked = f"reservation {path.name} in {path.zone} of project {path.project}"
+        subject = f"reservation {path.name} in {path.zone} of project {path.project}"
         match answers[path]:
             case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
+                yield not_asked(subject, refusal)
             case None:
                 yield fails(
-                    asked,
+                    subject,
                     "does not exist",
-                    f"gcloud compute reservations list --project={path.project} names those that "
-                    f"do; write zones and reservation of pool {pools[0].name} so",
+                    f"gcloud compute reservations list --project={path.project} lists the "
+                    f"existing ones; correct zones and reservation of pool {pools[0].name}",
                 )
-            case Reserved() as there:
-                yield from _fit(path, there, pools, asked, owned, project)
+            case Reserved() as reservation:
+                yield from _fit(path, reservation, pools, subject, owned, project)
             case other:
                 assert_never(other)
 
 
 def _fit(
     path: ReservationPath,
-    there: Reserved,
+    reservation: Reserved,
     pools: tuple[GkePoolPlan, ...],
-    asked: str,
+    subject: str,
     owned: Owned,
     project: str,
 ) -> Iterator[Finding]:
-    problems = [problem for pool in pools for problem in _of_pool(pool, there)]
-    for said, remedy in problems:
-        yield fails(asked, said, remedy)
-    shared = there.shared_with is None or project in there.shared_with
+    problems = [problem for pool in pools for problem in _of_pool(pool, reservation)]
+    for detail, remedy in problems:
+        yield fails(subject, detail, remedy)
+    shared = reservation.shared_with is None or project in reservation.shared_with
     if path.project != project and not shared:
         yield fails(
-            asked,
+            subject,
             f"is not shared with project {project}",
             f"gcloud compute reservations update {path.name} --zone={path.zone} "
             f"--project={path.project} --add-share-with={project}",
@@ -116,43 +116,45 @@ def _fit(
         return
     needed = sum(-(-pool.nodes.max // len(pool.settings.zones)) for pool in pools)
     # Machines of this stack are both part of those in use and part of those needed.
-    free = there.count - (0 if owned == "yes" else there.in_use)
-    said = (
-        f"{there.count} machines, of which {there.in_use} are in use; the stack's nodes there are "
-        f"{needed}"
+    free = reservation.count - (0 if owned == "yes" else reservation.in_use)
+    detail = (
+        f"{reservation.count} machines, {reservation.in_use} in use; the stack needs {needed} there"
     )
     if needed <= free:
-        yield ok(asked, said)
+        yield ok(subject, detail)
         return
     yield fails(
-        asked,
-        said,
+        subject,
+        detail,
         f"gcloud compute reservations update {path.name} --zone={path.zone} "
-        f"--project={path.project} --vm-count={there.count + needed - free}",
+        f"--project={path.project} --vm-count={reservation.count + needed - free}",
     )
 
 
-def _of_pool(pool: GkePoolPlan, there: Reserved) -> Iterator[tuple[str, str]]:
+def _of_pool(pool: GkePoolPlan, reservation: Reserved) -> Iterator[tuple[str, str]]:
     """Yields the reasons why the pool cannot use the reservation, each with its remedy."""
-    if there.machine_type != pool.settings.machine.name:
+    if reservation.machine_type != pool.settings.machine.name:
         yield (
-            f"is of {there.machine_type}, and the nodes of pool {pool.name} are "
+            f"reserves {reservation.machine_type}, but the nodes of pool {pool.name} are "
             f"{pool.settings.machine.name}",
-            "name a reservation of that type, or change machine_type",
+            "name a reservation for that machine type, or change machine_type",
         )
-    elif there.gpus is not None and there.gpus != (pool.settings.accelerator, pool.gpu_count):
-        kind, count = there.gpus
+    elif reservation.gpus is not None and reservation.gpus != (
+        pool.settings.accelerator,
+        pool.gpu_count,
+    ):
+        kind, count = reservation.gpus
         yield (
-            f"is of machines with {count} {kind}, and the nodes of pool {pool.name} have "
+            f"reserves machines with {count} {kind}, but the nodes of pool {pool.name} have "
             f"{pool.gpu_count} {pool.settings.accelerator}",
             "name a reservation of machines with the same GPUs",
         )
-    if not there.specific:
+    if not reservation.specific:
         yield (
-            "is not for machines that name it: specificReservationRequired is off",
-            "leave its name out of capacity, or make one with --require-specific-reservation",
+            "does not allow machines to name it: specificReservationRequired is off",
+            "remove its name from capacity, or create one with --require-specific-reservation",
         )
-    if not there.ready:
+    if not reservation.ready:
         yield "is not ready", "wait until its status is READY"
 
 

@@ -101,9 +101,9 @@ def findings(
         fleet, answers.project_quotas, answers.quotas, cluster_owned, project=project
     )
     yield from _version(fleet, answers)
-    asked = f"cluster {fleet.cluster.name} in {location}"
+    subject = f"cluster {fleet.cluster.name} in {location}"
     yield cluster_name(
-        asked,
+        subject,
         answers.cluster,
         cluster_owned,
         existing=fleet.cluster.existing,
@@ -128,12 +128,12 @@ def _apis(answers: GoogleAnswers) -> Iterator[Finding]:
         yield not_asked(f"APIs of project {project}", answers.apis)
         return
     for name in APIS:
-        asked = f"API {name}.googleapis.com of project {project}"
+        subject = f"API {name}.googleapis.com of project {project}"
         if answers.apis.get(name):
-            yield ok(asked, "on")
+            yield ok(subject, "on")
         else:
             yield fails(
-                asked,
+                subject,
                 "off",
                 f"gcloud services enable {name}.googleapis.com --project {project}",
             )
@@ -141,18 +141,18 @@ def _apis(answers: GoogleAnswers) -> Iterator[Finding]:
 
 def _machines(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
     for zone, machine in machines_needed(fleet):
-        asked = f"{machine} in {zone}"
+        subject = f"{machine} in {zone}"
         match answers.machines[zone, machine]:
             case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
+                yield not_asked(subject, refusal)
             case True:
-                yield ok(asked, "offered")
+                yield ok(subject, "offered")
             case False:
                 yield fails(
-                    asked,
+                    subject,
                     "not offered",
                     f"gcloud compute machine-types list --filter=name={machine} --project "
-                    f"{answers.project} names the zones that have it",
+                    f"{answers.project} lists the zones that offer it",
                 )
 
 
@@ -160,31 +160,31 @@ def _version(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
     version, channel = fleet.cluster.version, fleet.cluster.release_channel
     if version is None or fleet.cluster.existing:
         return
-    asked = f"Kubernetes {version} of GKE's channel {channel} in {fleet.cluster.location}"
-    known = answers.versions
-    if isinstance(known, NotAnswered):
-        yield not_asked(asked, known)
-    elif any(v == version or v.startswith((f"{version}.", f"{version}-")) for v in known):
-        yield ok(asked, "offered")
+    subject = f"Kubernetes {version} of GKE's channel {channel} in {fleet.cluster.location}"
+    offered = answers.versions
+    if isinstance(offered, NotAnswered):
+        yield not_asked(subject, offered)
+    elif any(v == version or v.startswith((f"{version}.", f"{version}-")) for v in offered):
+        yield ok(subject, "offered")
     else:
         yield fails(
-            asked,
+            subject,
             "not offered",
-            f"write one of {', '.join(sorted(known))} as cluster.version, or leave it out",
+            f"write one of {', '.join(sorted(offered))} as cluster.version, or remove it",
         )
 
 
 def _account(fleet: GkeFleetPlan, answers: GoogleAnswers, owned: Owned) -> Iterator[Finding]:
     email = account_email(fleet, answers.project)
-    asked = f"service account {email}"
+    subject = f"service account {email}"
     match answers.account:
         case NotAnswered() as refusal:
-            yield not_asked(asked, refusal)
+            yield not_asked(subject, refusal)
         case False:
-            yield ok(asked, "the name is free")
+            yield ok(subject, "the name is free")
         case True:
             yield name_taken(
-                asked,
+                subject,
                 owned,
                 "write another cluster.name, or delete that account: gcloud iam service-accounts "
                 f"delete {email} --project {answers.project}",

@@ -19,7 +19,7 @@ _ACCOUNTS: Final = "iam.disableServiceAccountCreation"
 _WHY: Final[Mapping[str, str]] = {
     _EXTERNAL: "nodes get external addresses",
     _SHIELDED: "nodes have no Secure Boot, which the constraint requires",
-    _ACCOUNTS: "the stack makes a service account for its nodes",
+    _ACCOUNTS: "the stack creates a service account for its nodes",
 }
 
 
@@ -47,32 +47,32 @@ def enforced(policy: Mapping[str, Any]) -> bool:
 
 
 def constraint_findings(
-    fleet: GkeFleetPlan, found: Mapping[str, Answer[bool]], *, project: str
+    fleet: GkeFleetPlan, answers: Mapping[str, Answer[bool]], *, project: str
 ) -> Iterator[Finding]:
-    """found: constraint -> whether it is enforced in the project."""
+    """answers: constraint -> whether it is enforced in the project."""
     needed = constraints_needed(fleet)
-    refusals = {answer for answer in found.values() if isinstance(answer, NotAnswered)}
-    if len(refusals) == 1 and not any(isinstance(answer, bool) for answer in found.values()):
+    refusals = {answer for answer in answers.values() if isinstance(answer, NotAnswered)}
+    if len(refusals) == 1 and not any(isinstance(answer, bool) for answer in answers.values()):
         # One line is enough if the same obstacle prevented all the questions.
         (refusal,) = refusals
-        asked = f"constraints {', '.join(needed)} of the organisation, in project {project}"
-        yield not_asked(asked, refusal)
+        subject = f"constraints {', '.join(needed)} of the organisation, in project {project}"
+        yield not_asked(subject, refusal)
         return
     for name in needed:
-        asked = f"constraint {name} of the organisation, in project {project}"
-        match found[name]:
+        subject = f"constraint {name} of the organisation, in project {project}"
+        match answers[name]:
             case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
+                yield not_asked(subject, refusal)
             case False:
-                yield ok(asked, "not enforced")
+                yield ok(subject, "not enforced")
             case True:
-                yield fails(asked, f"is enforced, and {_WHY[name]}", _remedy(name, project))
+                yield fails(subject, f"is enforced, and {_WHY[name]}", _remedy(name, project))
 
 
 def _remedy(name: str, project: str) -> str:
     if name == _EXTERNAL:
         return "write private_nodes: true in cluster"
     return (
-        "let whoever manages the organisation except the project: gcloud resource-manager "
+        "ask an administrator of the organisation to exempt the project: gcloud resource-manager "
         f"org-policies disable-enforce {name} --project {project}"
     )

@@ -9,9 +9,9 @@ from infra import values
 from infra.plan import GkeFleetPlan
 from slicewright.doctor.findings import (
     Answer,
+    ExistingResource,
     Finding,
     NotAnswered,
-    Taken,
     fails,
     not_asked,
     ok,
@@ -43,19 +43,19 @@ def existing_cluster(
 ) -> Iterator[Finding]:
     """Yields nothing if the cluster does not exist. project: the cluster's project."""
     name, location = fleet.cluster.name, fleet.cluster.location
-    asked = f"existing cluster {name} in {location}"
+    subject = f"existing cluster {name} in {location}"
     if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
+        yield not_asked(subject, answer)
         return
     if answer is None:
         return
     if answer.status not in ("RUNNING", "RECONCILING"):
         yield fails(
-            asked,
+            subject,
             f"is {answer.status}",
             f"gcloud container clusters describe {name} --location={location} --project={project}",
         )
-    said = values.unfit_gke_cluster(
+    report = values.unfit_gke_cluster(
         fleet.cluster,
         project=project,
         version=answer.version,
@@ -67,55 +67,56 @@ def existing_cluster(
         managed_prometheus=fleet.monitoring is not None and fleet.monitoring.managed,
         collectors=answer.collectors,
     )
-    reasons = [line.removeprefix("  - ") for line in said.splitlines()[1:]]
+    reasons = [line.removeprefix("  - ") for line in report.splitlines()[1:]]
     for reason in reasons:
-        found, _, remedy = reason.partition(": ")
-        yield fails(asked, found, remedy)
+        problem, _, remedy = reason.partition(": ")
+        yield fails(subject, problem, remedy)
     if not reasons:
-        yield ok(asked, f"fit for the pools, at {answer.version}")
+        yield ok(subject, f"fit for the pools, at {answer.version}")
     yield _reach(fleet, answer, project)
 
 
-def pools_taken(
+def existing_pools(
     fleet: GkeFleetPlan, answer: Answer[ExistingGkeCluster | None], *, project: str
-) -> tuple[Taken, ...]:
+) -> tuple[ExistingResource, ...]:
     """The plan's node pools whose names the cluster already uses, for this stack or another."""
     if answer is None or isinstance(answer, NotAnswered):
         return ()
     cluster, location = fleet.cluster.name, fleet.cluster.location
     system = fleet.system.name if fleet.system else None
-    wanted = (*((system,) if system else ()), *(pool.name for pool in fleet.pools))
+    planned = (*((system,) if system else ()), *(pool.name for pool in fleet.pools))
     at = f"projects/{project}/locations/{location}/clusters/{cluster}"
     return tuple(
-        Taken(
+        ExistingResource(
             type="gcp:container/nodePool:NodePool",
             id=f"{at}/nodePools/{name}",
-            asked=f"node pool {name} of existing cluster {cluster}",
+            subject=f"node pool {name} of existing cluster {cluster}",
             remedy=("" if name == system else "write another name for the pool, or ")
-            + f"delete that one: gcloud container node-pools delete {name} --cluster={cluster} "
+            + f"delete the existing one: gcloud container node-pools delete {name} "
+            f"--cluster={cluster} "
             f"--location={location} --project={project}",
         )
-        for name in wanted
+        for name in planned
         if name in answer.pools
     )
 
 
-def _reach(fleet: GkeFleetPlan, found: ExistingGkeCluster, project: str) -> Finding:
+def _reach(fleet: GkeFleetPlan, cluster: ExistingGkeCluster, project: str) -> Finding:
     """Checks that the endpoint is reachable from here, since the program connects to it."""
     name, location = fleet.cluster.name, fleet.cluster.location
-    asked = f"endpoint of existing cluster {name}"
-    if isinstance(found.reach, NotAnswered):
-        return not_asked(asked, found.reach)
-    if found.reach.why_not is None:
-        return ok(asked, f"{found.reach.server} takes connections from here")
+    subject = f"endpoint of existing cluster {name}"
+    if isinstance(cluster.reach, NotAnswered):
+        return not_asked(subject, cluster.reach)
+    if cluster.reach.why_not is None:
+        return ok(subject, f"{cluster.reach.server} accepts connections from here")
     return fails(
-        asked,
-        f"no connection from here to {found.reach.server} ({found.reach.why_not})"
-        + (": it is private" if found.private else ""),
+        subject,
+        f"no connection from here to {cluster.reach.server} ({cluster.reach.why_not})"
+        + (": it is private" if cluster.private else ""),
         "run `pulumi up` in its VPC, or open the DNS endpoint: gcloud container clusters update "
         f"{name} --location={location} --project={project} --enable-dns-access"
-        if found.private
+        if cluster.private
         else f"gcloud container clusters update {name} --location={location} --project={project} "
-        "--enable-master-authorized-networks --master-authorized-networks=YOUR_ADDRESS/32 with "
-        "those that are allowed now",
+        "--enable-master-authorized-networks --master-authorized-networks=YOUR_ADDRESS/32 and the "
+        "addresses that are allowed now",
     )

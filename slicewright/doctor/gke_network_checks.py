@@ -25,45 +25,45 @@ def shared_vpc(fleet: GkeFleetPlan, host: Answer[str | None], *, project: str) -
     network = fleet.cluster.network
     if network is None or network.project in (None, project):
         return
-    asked = f"Shared VPC of project {network.project}"
+    subject = f"Shared VPC of project {network.project}"
     match host:
         case NotAnswered() as refusal:
-            yield not_asked(asked, refusal)
+            yield not_asked(subject, refusal)
         case other if other != network.project:
-            found = f"is attached to {other}" if other else "is attached to no host project"
+            attachment = f"is attached to {other}" if other else "is attached to no host project"
             yield fails(
-                asked,
-                f"project {project} {found}",
+                subject,
+                f"project {project} {attachment}",
                 f"gcloud compute shared-vpc associated-projects add {project} "
                 f"--host-project={network.project}",
             )
         case _:
-            yield ok(asked, f"shared with project {project}")
+            yield ok(subject, f"shared with project {project}")
 
 
 def subnet_findings(
-    fleet: GkeFleetPlan, found: Answer[Subnet | None], *, project: str
+    fleet: GkeFleetPlan, answer: Answer[Subnet | None], *, project: str
 ) -> Iterator[Finding]:
     """Yields nothing if the stack creates its own network. project: the cluster's project."""
     network = fleet.cluster.network
     if network is None:
         return
     region, owner = fleet.cluster.region, network.project or project
-    asked = f"subnet {network.subnet} in {region} of project {owner}"
+    subject = f"subnet {network.subnet} in {region} of project {owner}"
     show = (
         f"gcloud compute networks subnets list --network={network.vpc} --regions={region} "
         f"--project={owner}"
     )
-    match found:
+    match answer:
         case NotAnswered() as refusal:
-            yield not_asked(asked, refusal)
+            yield not_asked(subject, refusal)
         case None:
-            yield fails(asked, "does not exist", show)
+            yield fails(subject, "does not exist", show)
         case Subnet(vpc=vpc) if vpc != f"projects/{owner}/global/networks/{network.vpc}":
-            yield fails(asked, f"belongs to VPC {vpc}, not to {network.vpc}", show)
+            yield fails(subject, f"belongs to VPC {vpc}, not to {network.vpc}", show)
         case Subnet():
-            yield ok(asked, f"exists, in VPC {network.vpc}")
-            yield from _ranges(fleet, network, found, asked, owner)
+            yield ok(subject, f"exists, in VPC {network.vpc}")
+            yield from _ranges(fleet, network, answer, subject, owner)
 
 
 def _ranges(
@@ -74,7 +74,7 @@ def _ranges(
             continue
         yield fails(
             f"secondary range {name} of {where}",
-            f"does not exist; there are {', '.join(sorted(subnet.ranges)) or 'none'}",
+            f"does not exist; existing ranges: {', '.join(sorted(subnet.ranges)) or 'none'}",
             f"gcloud compute networks subnets update {network.subnet} "
             f"--region={fleet.cluster.region} --project={owner} "
             f"--add-secondary-ranges={name}=<addresses in CIDR notation>",
@@ -82,16 +82,16 @@ def _ranges(
     if network.pods_range not in subnet.ranges:
         return
     addresses = subnet.ranges[network.pods_range]
-    there = ipaddress.ip_network(addresses).num_addresses
+    available = ipaddress.ip_network(addresses).num_addresses
     needed = pod_addresses(fleet.system, fleet.pools)
-    asked = f"addresses for pods in range {network.pods_range} ({addresses})"
-    said = f"{there}; the stack's nodes take {needed}"
-    if needed <= there:
-        yield ok(asked, said)
+    subject = f"addresses for pods in range {network.pods_range} ({addresses})"
+    detail = f"{available}; the stack's nodes need {needed}"
+    if needed <= available:
+        yield ok(subject, detail)
     else:
         yield fails(
-            asked,
-            said,
+            subject,
+            detail,
             "name a larger range as cluster.network.pods_range, or lower max_pods_per_node",
         )
 
@@ -104,20 +104,20 @@ def gpu_subnets_needed(fleet: GkeFleetPlan) -> tuple[str, ...]:
 
 
 def gpu_subnet_findings(
-    fleet: GkeFleetPlan, found: Mapping[str, Answer[Subnet | None]], *, project: str
+    fleet: GkeFleetPlan, answers: Mapping[str, Answer[Subnet | None]], *, project: str
 ) -> Iterator[Finding]:
     region = fleet.cluster.region
     for network in fleet.cluster.gpu_networks:
         if network.subnet is None:
             continue
-        asked = f"subnet {network.subnet} in {region} (cluster.gpu_networks)"
+        subject = f"subnet {network.subnet} in {region} (cluster.gpu_networks)"
         show = f"gcloud compute networks subnets list --regions={region} --project={project}"
-        match found[network.subnet]:
+        match answers[network.subnet]:
             case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
+                yield not_asked(subject, refusal)
             case None:
-                yield fails(asked, "does not exist", show)
+                yield fails(subject, "does not exist", show)
             case Subnet(vpc=vpc) if vpc != f"projects/{project}/global/networks/{network.vpc}":
-                yield fails(asked, f"belongs to VPC {vpc}, not to {network.vpc}", show)
+                yield fails(subject, f"belongs to VPC {vpc}, not to {network.vpc}", show)
             case Subnet():
-                yield ok(asked, f"exists, in VPC {network.vpc}")
+                yield ok(subject, f"exists, in VPC {network.vpc}")

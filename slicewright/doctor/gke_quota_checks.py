@@ -86,9 +86,9 @@ def project_quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
         machines.append((pool.settings.machine, pool.nodes.max))
         needed["GPUS_ALL_REGIONS"] += pool.gpu_count * pool.nodes.max
     needed["CPUS_ALL_REGIONS"] = sum(machine.vcpus * nodes for machine, nodes in machines)
-    own = not fleet.cluster.existing and fleet.cluster.network is None
+    creates_network = not fleet.cluster.existing and fleet.cluster.network is None
     for_gpus = [network for network in fleet.cluster.gpu_networks if network.vpc is None]
-    needed["NETWORKS"] = int(own) + len(for_gpus)
+    needed["NETWORKS"] = int(creates_network) + len(for_gpus)
     return {metric: n for metric, n in needed.items() if n}
 
 
@@ -130,7 +130,7 @@ def quota_findings(
 
 
 def _compared(
-    wanted: Mapping[str, int],
+    needs: Mapping[str, int],
     answer: Answer[Mapping[str, Quota]],
     owned: Owned,
     where: str,
@@ -141,26 +141,28 @@ def _compared(
     if isinstance(answer, NotAnswered):
         yield not_asked(f"quotas of {where}", answer)
         return
-    for metric, needed in sorted(wanted.items()):
-        asked = f"quota {metric} in {where}"
-        found = answer.get(metric)
-        if found is None:
+    for metric, needed in sorted(needs.items()):
+        subject = f"quota {metric} in {where}"
+        quota = answer.get(metric)
+        if quota is None:
             refusal = NotAnswered(
-                why="it is not among the quotas that Compute Engine shows there",
+                why="Compute Engine does not list this quota there",
                 remedy="gcloud beta quotas info list --service=compute.googleapis.com "
                 f"--project={project}",
             )
-            yield not_asked(asked, refusal)
+            yield not_asked(subject, refusal)
             continue
         # Resources of this stack are both part of the usage and part of the need.
-        used = 0.0 if owned == "yes" else found.usage
-        said = f"{_shown(found.limit)}, of which {used:.0f} are used; the stack takes {needed}"
-        if used + needed <= found.limit:
-            yield ok(asked, said)
+        used = 0.0 if owned == "yes" else quota.usage
+        detail = f"{_limit_text(quota.limit)}, {used:.0f} in use; the stack needs {needed}"
+        if used + needed <= quota.limit:
+            yield ok(subject, detail)
             continue
-        yield fails(asked, said, raise_by.format(metric.replace("_", "-"), f"{used + needed:.0f}"))
+        yield fails(
+            subject, detail, raise_by.format(metric.replace("_", "-"), f"{used + needed:.0f}")
+        )
 
 
-def _shown(limit: float) -> str:
+def _limit_text(limit: float) -> str:
     """Compute Engine writes the largest int64 for "no limit"."""
     return "no limit" if limit >= 2**62 else f"{limit:.0f}"

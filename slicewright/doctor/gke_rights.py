@@ -30,19 +30,19 @@ def findings(
     lacking: Answer[tuple[str, ...]] | None, *, project: str, rights: str
 ) -> Iterator[Finding]:
     """rights: the command that prints this stack's custom role."""
-    asked = f"rights in project {project}"
+    subject = f"rights in project {project}"
     match lacking:
         case None:
             return
         case NotAnswered() as refusal:
-            yield not_asked(asked, refusal)
+            yield not_asked(subject, refusal)
         case ():
-            yield ok(asked, "all that the stack needs")
+            yield ok(subject, "all that the stack needs")
         case _:
             yield fails(
-                asked,
+                subject,
                 f"missing: {', '.join(lacking)}",
                 f"{rights} > role.json; gcloud iam roles create slicewright --project {project} "
-                "--file role.json; then let an administrator grant you "
-                f"projects/{project}/roles/slicewright as docs/how-to/least-privilege.md says",
+                "--file role.json; then ask an administrator to grant you "
+                "projects/{project}/roles/slicewright (docs/how-to/least-privilege.md)",
             )

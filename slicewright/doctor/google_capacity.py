@@ -21,26 +21,26 @@ def ask_keys(session: GoogleSession, paths: Iterable[str]) -> Keys:
 
 
 def _reserved(session: GoogleSession, path: ReservationPath) -> Answer[Reserved | None]:
-    found = session.get(
+    reservation = session.get(
         "compute",
         f"projects/{quote(path.project, safe=':')}/zones/{path.zone}/reservations/{path.name}",
         "compute.reservations.get",
         project=path.project,
     )
-    if found is None or isinstance(found, NotAnswered):
-        return found
-    held = found.get("specificReservation")
+    if reservation is None or isinstance(reservation, NotAnswered):
+        return reservation
+    held = reservation.get("specificReservation")
     if held is None:
-        return NotAnswered(why="it is not a reservation of single machines")
+        return NotAnswered(why="only reservations of single machines are supported")
     properties = held.get("instanceProperties", {})
     return Reserved(
         machine_type=properties.get("machineType", ""),
         gpus=_gpus(properties),
         count=int(held.get("count", 0)),
         in_use=int(held.get("inUseCount", 0)),
-        specific=bool(found.get("specificReservationRequired")),
-        ready=found.get("status") == "READY",
-        shared_with=_shared_with(found.get("shareSettings", {})),
+        specific=bool(reservation.get("specificReservationRequired")),
+        ready=reservation.get("status") == "READY",
+        shared_with=_shared_with(reservation.get("shareSettings", {})),
     )
 
 
@@ -59,12 +59,12 @@ def _shared_with(settings: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def _key(session: GoogleSession, path: str) -> Answer[Key | None]:
-    found = session.get(
+    key = session.get(
         "cloudkms", quote(path, safe="/:"), "cloudkms.cryptoKeys.get", project=path.split("/")[1]
     )
-    if found is None or isinstance(found, NotAnswered):
-        return found
+    if key is None or isinstance(key, NotAnswered):
+        return key
     return Key(
-        encrypts=found.get("purpose") == "ENCRYPT_DECRYPT",
-        state=found.get("primary", {}).get("state"),
+        encrypts=key.get("purpose") == "ENCRYPT_DECRYPT",
+        state=key.get("primary", {}).get("state"),
     )

@@ -99,6 +99,7 @@ class GoogleSession:
             return NotAnswered(why=f"{service}.googleapis.com is off")
         variable, default = _ENDPOINTS[service]
         url = f"{(os.environ.get(variable) or default).rstrip('/')}/{path}"
+        address = url.partition("?")[0]
         try:
             answer = pool(url).request(
                 method,
@@ -109,48 +110,58 @@ class GoogleSession:
                 retries=_RETRIES,
             )
         except urllib3.exceptions.HTTPError as e:
-            raise CannotAsk(f"{url.partition('?')[0]} cannot be reached: {e}") from None
-        if answer.status == 404:
-            return None
-        if answer.status == 401:
-            raise CannotAsk(f"Google refuses the credentials ({_said(answer.data)}); {_LOGIN}")
-        if answer.status == 204:
-            return {}
-        if answer.status == 200 and as_bytes:
-            return answer.data
-        if answer.status == 200:
-            try:
-                return json.loads(answer.data)
-            except ValueError:
-                raise CannotAsk(
-                    f"{url.partition('?')[0]} answers with something else than JSON; is a proxy in "
-                    "the way?"
-                ) from None
-        said = _said(answer.data)
+            raise CannotAsk(f"{address} cannot be reached: {e}") from None
+        match answer.status:
+            case 404:
+                return None
+            case 204:
+                return {}
+            case 200:
+                return answer.data if as_bytes else _parsed(answer.data, address)
+            case 401:
+                message = _error_message(answer.data)
+                raise CannotAsk(f"Google refuses the credentials ({message}); {_LOGIN}")
+            case _:
+                return self._refusal(answer, service, right, project or self.project)
+
+    def _refusal(
+        self, answer: urllib3.BaseHTTPResponse, service: str, right: str, project: str
+    ) -> NotAnswered:
+        message = _error_message(answer.data)
         if answer.status != 403:
-            return NotAnswered(why=f"HTTP {answer.status}: {said}")
+            return NotAnswered(why=f"HTTP {answer.status}: {message}")
         if b"SERVICE_DISABLED" in answer.data:
             return NotAnswered(
                 why=f"{service}.googleapis.com is off",
                 remedy=f"gcloud services enable {service}.googleapis.com --project {self.project}",
             )
         return NotAnswered(
-            why=f"the right {right} is missing ({said})",
-            remedy=f"let an administrator of project {project or self.project} allow {right}",
+            why=f"the right {right} is missing ({message})",
+            remedy=f"ask an administrator of project {project} to grant {right}",
         )
+
+
+def _parsed(body: bytes, address: str) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise CannotAsk(
+            f"{address} does not answer with JSON; is a proxy between here and Google?"
+        ) from None
 
 
 def _token() -> str:
     """Returns an access token, searched for like terraform-provider-google and gcloud do."""
-    if given := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
-        return given
+    if token := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
+        return token
     try:
         import google.auth
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.urllib3 import Request
     except ImportError:
         raise CannotAsk(
-            "questions to Google need google-auth; install it beside slicewright: pip install "
+            "checks in Google Cloud require google-auth; install it next to slicewright: pip "
+            "install "
             "google-auth, or set GOOGLE_OAUTH_ACCESS_TOKEN=$(gcloud auth print-access-token)"
         ) from None
     try:
@@ -163,7 +174,7 @@ def _token() -> str:
     return str(credentials.token)
 
 
-def _said(body: bytes) -> str:
+def _error_message(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -14,7 +14,7 @@ from infra.plan import ExistingFleetPlan, FleetPlan
 from infra.plan.images.stack_images import StackImages, stack_images
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
 
-_OWN: Final = "image"
+_STACK_IMAGE: Final = "image"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,42 +29,43 @@ class WantedImage:
 def wanted_images(fleet: FleetPlan) -> tuple[WantedImage, ...]:
     """The images that the stack file names. A chart's own images are its publisher's matter."""
     return tuple(
-        WantedImage(of=one, architectures=_architectures(fleet, one.key))
-        for one in stack_images(fleet)
-        if one.image
+        WantedImage(of=image, architectures=_architectures(fleet, image.key))
+        for image in stack_images(fleet)
+        if image.image
     )
 
 
 def image_findings(
-    wanted: WantedImage, architectures: Answer[frozenset[str] | None]
+    image: WantedImage, architectures: Answer[frozenset[str] | None]
 ) -> Iterator[Finding]:
     """architectures: the image's architectures in its registry. None: there is no such image."""
-    of = wanted.of
-    asked = f"image {short(of.image)} in {of.registry}"
+    of = image.of
+    subject = f"image {short(of.image)} in {of.registry}"
     if isinstance(architectures, NotAnswered):
-        yield not_seen(asked, NotAnswered(why=architectures.why, remedy=_login(of)))
+        yield not_seen(subject, NotAnswered(why=architectures.why, remedy=_login(of)))
     elif architectures is None:
         yield fails(
-            asked,
-            "there is no such image: no repository, tag or digest of this name",
-            f"correct {of.key}, or copy the image there",
+            subject,
+            "does not exist: no repository, tag or digest of this name",
+            f"correct {of.key}, or copy the image to this registry",
         )
-    elif missing := sorted(wanted.architectures - architectures):
-        there = ", ".join(sorted(architectures)) or "no processor of Linux"
+    elif missing := sorted(image.architectures - architectures):
+        available = ", ".join(sorted(architectures)) or "no processor of Linux"
         yield fails(
-            asked,
-            f"is there for {there}, and nodes of the stack have {', '.join(missing)}",
-            f"name an index of several platforms, or its digest, in {of.key}",
+            subject,
+            f"exists for {available}, but nodes of the stack have {', '.join(missing)}",
+            f"name a multi-platform image index, or its digest, in {of.key}",
         )
     else:
-        yield ok(asked, f"there, for {', '.join(sorted(architectures))}")
+        yield ok(subject, f"available for {', '.join(sorted(architectures))}")
 
 
 def _login(of: StackImages) -> str:
     if of.pull_secrets:
-        return f"nodes pull it with {', '.join(of.pull_secrets)}, which is not asked for here"
+        names = ", ".join(of.pull_secrets)
+        return f"nodes pull it with {names}; this check does not use those credentials"
     return (
-        "where it wants a login and the nodes have none by themselves, name a Secret in "
+        "if it requires a login that the nodes do not have, name a Secret in "
         "image_pull_secrets (docs/how-to/private-registries.md)"
     )
 
@@ -73,10 +74,10 @@ def _architectures(fleet: FleetPlan, key: str) -> frozenset[str]:
     if isinstance(fleet, ExistingFleetPlan):
         return frozenset()
     pools = {pool.name: pool.settings.machine.architecture for pool in fleet.pools}
-    if key == _OWN:
+    if key == _STACK_IMAGE:
         system = {fleet.system.machine.architecture} if fleet.system else set()
         return frozenset({*pools.values(), *system})
-    for one in fleet.deployments:
-        if key == f"workloads.{one.name}.image":
-            return frozenset({pools[one.workload.pool]})
+    for deployment in fleet.deployments:
+        if key == f"workloads.{deployment.name}.image":
+            return frozenset({pools[deployment.workload.pool]})
     return frozenset({fleet.system.machine.architecture} if fleet.system else ())

@@ -35,17 +35,17 @@ def key_findings(
 ) -> Iterator[Finding]:
     """needed: key -> its first user. remedies: returns the remedies for a key and its state."""
     for name, user in needed.items():
-        asked = f"key {name} ({user})"
+        subject = f"key {name} ({user})"
         answer = answers[name]
         if isinstance(answer, NotAnswered):
-            yield not_asked(asked, answer)
+            yield not_asked(subject, answer)
             continue
-        known = remedies(name, answer.state if answer is not None else None)
+        remedy = remedies(name, answer.state if answer is not None else None)
         if answer is None:
-            yield fails(asked, "does not exist", known.list_all)
+            yield fails(subject, "does not exist", remedy.list_all)
         elif not answer.encrypts:
-            yield fails(asked, "is not a key for symmetric encryption", known.make)
+            yield fails(subject, "is not a key for symmetric encryption", remedy.make)
         elif (answer.state or "").lower() == "enabled":
-            yield ok(asked, "enabled")
+            yield ok(subject, "enabled")
         else:
-            yield fails(asked, known.not_enabled, known.enable)
+            yield fails(subject, remedy.not_enabled, remedy.enable)

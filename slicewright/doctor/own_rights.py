@@ -21,10 +21,10 @@ _ROLE_TITLE_MAX: Final = 100
 
 
 def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
-    found = _of_eks(fleet) if isinstance(fleet, EksFleetPlan) else _of_gke(fleet)
+    rights = _eks_rights(fleet) if isinstance(fleet, EksFleetPlan) else _gke_rights(fleet)
     return tuple(
         Need(right=right, type="slicewright doctor", operation="read", why=None, source=_SOURCE)
-        for right in sorted(found)
+        for right in sorted(rights)
     )
 
 
@@ -39,14 +39,14 @@ def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
         return {"Version": "2012-10-17", "Statement": [allowed]}
     return {
         "title": f"slicewright doctor {fleet.cluster.name}"[:_ROLE_TITLE_MAX],
-        "description": f"What slicewright doctor asks for GKE cluster {fleet.cluster.name}",
+        "description": f"Rights of slicewright doctor to check GKE cluster {fleet.cluster.name}",
         "stage": "GA",
         "includedPermissions": rights,
     }
 
 
-def _of_eks(fleet: EksFleetPlan) -> set[str]:
-    found = {
+_EKS_ALWAYS: Final = frozenset(
+    {
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstances",
@@ -58,41 +58,50 @@ def _of_eks(fleet: EksFleetPlan) -> set[str]:
         "servicequotas:GetAWSDefaultServiceQuota",
         "servicequotas:GetServiceQuota",
     }
-    cluster = fleet.cluster
-    found |= (
-        {"eks:DescribeAddon", "eks:ListNodegroups"}
-        if cluster.existing
-        else {"eks:DescribeAddonVersions"}
-    )
-    if cluster.existing and cluster.access:
-        found |= {"eks:ListAccessEntries"}
-    if cluster.existing and cluster.pod_identities:
-        found |= {"eks:ListPodIdentityAssociations"}
-    if cluster.existing or isinstance(cluster.network, ExistingNetwork):
-        found |= {"ec2:DescribeSubnets", "ec2:DescribeVpcAttribute"}
-    if cluster.nat_zones:
-        found |= {"ec2:DescribeAddresses", "ec2:DescribeNatGateways", "ec2:DescribeSubnets"}
+)
+
+
+def _eks_rights(fleet: EksFleetPlan) -> set[str]:
+    rights = _EKS_ALWAYS | _cluster_rights(fleet)
     if images_needed(fleet):
-        found |= {"ssm:GetParameter"}
+        rights |= {"ssm:GetParameter"}
     reservations = eks_reservations_needed(fleet)
     if reservations:
-        found |= {"ec2:DescribeCapacityReservations"}
+        rights |= {"ec2:DescribeCapacityReservations"}
     if any(name.startswith("arn:") for name in reservations):
-        found |= {"resource-groups:ListGroupResources"}
+        rights |= {"resource-groups:ListGroupResources"}
     if eks_keys_needed(fleet):
-        found |= {"kms:DescribeKey"}
-    if cluster.permissions_boundary is not None:
-        found |= {"iam:GetPolicy"}
+        rights |= {"kms:DescribeKey"}
+    if fleet.cluster.permissions_boundary is not None:
+        rights |= {"iam:GetPolicy"}
     if queue_needed(fleet) is not None:
-        found |= {"sqs:GetQueueUrl"}
-    return found
+        rights |= {"sqs:GetQueueUrl"}
+    return {*rights}
 
 
-def _of_gke(fleet: GkeFleetPlan) -> set[str]:
+def _cluster_rights(fleet: EksFleetPlan) -> set[str]:
+    """The rights for questions about the cluster itself and its network."""
+    cluster = fleet.cluster
+    if cluster.existing:
+        rights = {"eks:DescribeAddon", "eks:ListNodegroups"}
+    else:
+        rights = {"eks:DescribeAddonVersions"}
+    if cluster.existing and cluster.access:
+        rights |= {"eks:ListAccessEntries"}
+    if cluster.existing and cluster.pod_identities:
+        rights |= {"eks:ListPodIdentityAssociations"}
+    if cluster.existing or isinstance(cluster.network, ExistingNetwork):
+        rights |= {"ec2:DescribeSubnets", "ec2:DescribeVpcAttribute"}
+    if cluster.nat_zones:
+        rights |= {"ec2:DescribeAddresses", "ec2:DescribeNatGateways", "ec2:DescribeSubnets"}
+    return rights
+
+
+def _gke_rights(fleet: GkeFleetPlan) -> set[str]:
     """Each right is needed in the project that has the resource: networks, reservations and keys
     may belong to another project.
     """
-    found = {
+    rights = {
         "compute.machineTypes.get",
         "compute.projects.get",
         "compute.regions.get",
@@ -104,9 +113,9 @@ def _of_gke(fleet: GkeFleetPlan) -> set[str]:
     }
     network = fleet.cluster.network
     if network is not None or gpu_subnets_needed(fleet):
-        found |= {"compute.subnetworks.get"}
+        rights |= {"compute.subnetworks.get"}
     if gke_reservations_needed(fleet, ""):
-        found |= {"compute.reservations.get"}
+        rights |= {"compute.reservations.get"}
     if gke_keys_needed(fleet):
-        found |= {"cloudkms.cryptoKeys.get"}
-    return found
+        rights |= {"cloudkms.cryptoKeys.get"}
+    return rights

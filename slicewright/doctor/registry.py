@@ -48,7 +48,7 @@ def tags(registry: str, repository: str) -> Answer[frozenset[str]]:
     """
     scheme = "http" if registry.partition(":")[0] in _LOOPBACK else "https"
     url = f"{scheme}://{registry}/v2/{repository}/tags/list"
-    found: set[str] = set()
+    names: set[str] = set()
     headers: Mapping[str, str] = {}
     try:
         for _ in range(_MOST_PAGES):
@@ -58,10 +58,10 @@ def tags(registry: str, repository: str) -> Answer[frozenset[str]]:
                 answer = _get(url, headers)
             if answer.status != 200:
                 raise _NoAnswer(f"{registry} answers with HTTP {answer.status}")
-            found |= {str(tag) for tag in _parsed(answer).get("tags") or ()}
+            names |= {str(tag) for tag in _parsed(answer).get("tags") or ()}
             following = _NEXT.search(answer.headers.get("link", ""))
             if following is None:
-                return frozenset(found)
+                return frozenset(names)
             url = _of_same_server(urljoin(url, following[1]), registry)
         raise _NoAnswer(f"{registry} has too many tags")
     except _NoAnswer as e:
@@ -86,9 +86,9 @@ def architectures(image: str) -> Answer[frozenset[str] | None]:
         if answer.status == 404:
             return None
         if answer.status == 429:
-            raise _NoAnswer(f"{registry} answers with HTTP 429, too many pulls from here")
+            raise _NoAnswer(f"{registry} answers with HTTP 429: too many pulls from this address")
         if answer.status in (401, 403):
-            raise _NoAnswer("the registry wants credentials, or has no such image")
+            raise _NoAnswer("the registry requires credentials, or has no such image")
         if answer.status != 200:
             raise _NoAnswer(f"{registry} answers with HTTP {answer.status}")
         return _processors(_parsed(answer), base, headers)
@@ -110,18 +110,18 @@ def _processors(
 ) -> frozenset[str]:
     """base: the URL of the repository."""
     if "manifests" in manifest:
-        platforms = [one.get("platform") or {} for one in manifest["manifests"]]
+        platforms = [platform.get("platform") or {} for platform in manifest["manifests"]]
     else:
         digest = (manifest.get("config") or {}).get("digest", "")
         # Registries redirect to the content's storage, which needs no token.
         answer = _get(f"{base}/blobs/{digest}", headers, redirect=True)
         if answer.status != 200:
-            raise _NoAnswer("the registry does not give the image's configuration")
+            raise _NoAnswer("the registry does not return the image's configuration")
         platforms = [_parsed(answer)]
     return frozenset(
-        str(one["architecture"])
-        for one in platforms
-        if one.get("os") == "linux" and one.get("architecture") not in (None, "unknown")
+        str(platform["architecture"])
+        for platform in platforms
+        if platform.get("os") == "linux" and platform.get("architecture") not in (None, "unknown")
     )
 
 
@@ -145,31 +145,31 @@ def _token(refusal: urllib3.BaseHTTPResponse) -> str:
     server = urlsplit(realm)
     safe = server.scheme == "https" or (server.hostname or "") in _LOOPBACK
     if not challenge.lower().startswith("bearer ") or not safe:
-        raise _NoAnswer("the registry wants credentials")
-    asked = {name: value for name, value in fields.items() if name in ("scope", "service")}
+        raise _NoAnswer("the registry requires credentials")
+    query = {name: value for name, value in fields.items() if name in ("scope", "service")}
     joined = "&" if server.query else "?"
-    answer = _get(f"{realm}{joined}{urlencode(asked)}" if asked else realm, {})
-    given = _parsed(answer) if answer.status == 200 else {}
-    token = given.get("token") or given.get("access_token")
+    answer = _get(f"{realm}{joined}{urlencode(query)}" if query else realm, {})
+    reply = _parsed(answer) if answer.status == 200 else {}
+    token = reply.get("token") or reply.get("access_token")
     if not isinstance(token, str):
-        raise _NoAnswer("the registry wants credentials")
+        raise _NoAnswer("the registry requires credentials")
     return token
 
 
 def _of_same_server(url: str, registry: str) -> str:
     """Raises _NoAnswer for another server: the token is only for the registry."""
     if urlsplit(url).netloc != registry:
-        raise _NoAnswer(f"{registry} leads to another server")
+        raise _NoAnswer(f"{registry} redirects to another server")
     return url
 
 
 def _parsed(answer: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     try:
-        found = json.loads(answer.data)
+        content = json.loads(answer.data)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise _NoAnswer(
-            "the registry answers with something else than JSON; is a proxy in the way?"
+            "the registry does not answer with JSON; is a proxy between here and the registry?"
         )
-    return found
+    return content

@@ -30,8 +30,8 @@ def owned(stack: str | None, resource_type: str, resource_id: str) -> Owned:
         resources = _resources(stack)
     except UnknownState:
         return "unknown"
-    there = any(r.get("type") == resource_type and r.get("id") == resource_id for r in resources)
-    return "yes" if there else "no"
+    exists = any(r.get("type") == resource_type and r.get("id") == resource_id for r in resources)
+    return "yes" if exists else "no"
 
 
 def role_names(stack: str) -> Mapping[str, str]:
@@ -40,9 +40,11 @@ def role_names(stack: str) -> Mapping[str, str]:
     Raises UnknownState.
     """
     return {
-        str(one.get("urn", "")).rpartition("::")[2].removeprefix(_COMPONENT): str(one["id"])
-        for one in _resources(stack)
-        if one.get("type") == _ROLE and one.get("id") and not one.get("delete")
+        str(resource.get("urn", "")).rpartition("::")[2].removeprefix(_COMPONENT): str(
+            resource["id"]
+        )
+        for resource in _resources(stack)
+        if resource.get("type") == _ROLE and resource.get("id") and not resource.get("delete")
     }
 
 
@@ -58,7 +60,7 @@ def _resources(stack: str) -> list[dict[str, Any]]:
             check=False,
         )
     except OSError as e:
-        raise UnknownState(f"pulumi cannot be run: {e.strerror}") from None
+        raise UnknownState(f"cannot start pulumi: {e.strerror}") from None
     if done.returncode:
         if "no stack named" in done.stderr:
             return []
@@ -66,7 +68,7 @@ def _resources(stack: str) -> list[dict[str, Any]]:
     try:
         resources = json.loads(done.stdout)["deployment"].get("resources") or []
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnknownState("pulumi stack export: what it prints is not a state") from None
-    if not all(isinstance(one, dict) for one in resources):
-        raise UnknownState("pulumi stack export: what it prints is not a state")
+        raise UnknownState("the output of `pulumi stack export` is not a state") from None
+    if not all(isinstance(resource, dict) for resource in resources):
+        raise UnknownState("the output of `pulumi stack export` is not a state")
     return list(resources)

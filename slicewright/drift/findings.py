@@ -27,7 +27,7 @@ class Finding:
     between: Between
     where: str
     """The resource, pool, node or object."""
-    what: str
+    difference: str
     heal: str
     """A command. Empty if there is no command beyond the advice in `what`."""
 
@@ -64,7 +64,12 @@ def as_json(drift: Drift) -> Mapping[str, Any]:
         "state": drift.state,
         "compared": [between.value for between in drift.compared],
         "findings": [
-            {"between": f.between.value, "where": f.where, "what": f.what, "heal": f.heal or None}
+            {
+                "between": f.between.value,
+                "where": f.where,
+                "what": f.difference,
+                "heal": f.heal or None,
+            }
             for f in drift.findings
         ],
         "unseen": [

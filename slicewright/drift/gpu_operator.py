@@ -36,7 +36,10 @@ class Installed:
 
     def is_unread(self, kind: str, name: str | None = None) -> bool:
         """True if an object of that kind, and of that name if given, could not be read."""
-        return any(one.kind == kind and name in (None, one.name) for one in self.unread)
+        return any(
+            unread_object.kind == kind and name in (None, unread_object.name)
+            for unread_object in self.unread
+        )
 
 
 def is_adopted(fleet: FleetPlan) -> bool:
@@ -66,7 +69,7 @@ def _release(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
     where = f"Helm release {operator.release}"
     heal = f"pulumi up --refresh --stack {stack}"
     if installed.chart is None:
-        yield _finding(where, "no revision of it is deployed", heal)
+        yield _finding(where, "no revision is deployed", heal)
     elif operator.chart_path is None and _plain(installed.chart) != _plain(operator.chart_version):
         yield _finding(
             where,
@@ -83,13 +86,13 @@ def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
         if installed.is_unread("ConfigMap", file.name):
             continue
         where = f"ConfigMap {namespace}/{file.name}"
-        found = installed.configs.get(file.name)
-        if found is None:
-            yield _finding(where, "is not there", heal)
-        elif dict(found) != dict(file.data):
+        data = installed.configs.get(file.name)
+        if data is None:
+            yield _finding(where, "does not exist", heal)
+        elif dict(data) != dict(file.data):
             yield _finding(
                 where,
-                "its content is not that of which its name has the hash",
+                "its content does not match the hash in its name",
                 # The ConfigMap is immutable, so the change was a deletion and a recreation.
                 f"kubectl -n {namespace} delete configmap {file.name} && {heal}",
             )
@@ -101,7 +104,7 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
         return
     where = f"ClusterPolicy {name}"
     if installed.policy is None:
-        yield _finding(where, "is not there", _made_again(fleet))
+        yield _finding(where, "does not exist", _made_again(fleet))
         return
     files = values.operator_files(fleet)
     if isinstance(fleet, ExistingFleetPlan) and is_adopted(fleet):
@@ -109,12 +112,13 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
     else:
         wrong = values.changed_settings(installed.policy, fleet, files)
     if wrong:
-        said = "; ".join(
-            f"spec.{one.field}: wanted {_shown(one.required)}, found {_shown(one.current)}"
-            for one in wrong
+        difference = "; ".join(
+            f"spec.{mismatch.field}: wanted {_value_text(mismatch.required)}, "
+            f"found {_value_text(mismatch.current)}"
+            for mismatch in wrong
         )
         # Pulumi knows only the Helm release, which is unchanged.
-        yield _finding(where, said, values.patch_command(name, wrong))
+        yield _finding(where, difference, values.patch_command(name, wrong))
 
 
 def _upgraded(operator: GpuOperator) -> str:
@@ -144,10 +148,10 @@ def _plain(version: str) -> str:
     return version.removeprefix("v")
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 
-def _finding(where: str, what: str, heal: str) -> Finding:
-    return Finding(between=Between.OPERATOR, where=where, what=what, heal=heal)
+def _finding(where: str, difference: str, heal: str) -> Finding:
+    return Finding(between=Between.OPERATOR, where=where, difference=difference, heal=heal)

@@ -54,7 +54,7 @@ class Looking:
         if self.fleet.operator is not None:
             looks[Between.OPERATOR] = self._operator
         holders = self.holders()
-        findings, unseen = ([], []) if holders else self._found(looks)
+        findings, unseen = ([], []) if holders else self._compare_all(looks)
         # A run that began meanwhile counts, too: the comparisons are then from different moments.
         if holders := holders or self.holders():
             findings, unseen = [], [_under_way(between, holders, self.stack) for between in looks]
@@ -65,7 +65,7 @@ class Looking:
             compared=tuple(looks),
         )
 
-    def _found(
+    def _compare_all(
         self, looks: Mapping[Between, Callable[[], _Compared]]
     ) -> tuple[list[Finding], list[Unseen]]:
         findings: list[Finding] = []
@@ -73,11 +73,11 @@ class Looking:
         for between, look in looks.items():
             self.tell(f"comparing {between.value} …")
             try:
-                found, not_seen = look()
+                differences, not_seen = look()
             except (EngineFailed, NotAPreview, NoCluster, CannotLook) as e:
                 unseen.append(Unseen(between=between, why=" ".join(str(e).split())))
                 continue
-            findings += found
+            findings += differences
             unseen += not_seen
         return findings, unseen
 
@@ -86,8 +86,8 @@ class Looking:
         return findings, [*unseen, *pending_creations(self.pending, self.stack)]
 
     def _silicon(self) -> _Compared:
-        found = found_in(self.cluster(), pods_of=lambda pools, nodes: ())
-        return silicon_drift(found, self.fleet, self.stack, self.now())
+        objects = found_in(self.cluster(), pods_of=lambda pools, nodes: ())
+        return silicon_drift(objects, self.fleet, self.stack, self.now())
 
     def _operator(self) -> _Compared:
         access = self.cluster()
@@ -95,15 +95,20 @@ class Looking:
             installed = read_operator(access.client(), self.fleet)
         except (ApiError, Unreachable) as e:
             raise CannotLook(why(e, access)) from None
-        unseen = [Unseen(between=Between.OPERATOR, why=str(one)) for one in installed.unread]
+        unseen = [
+            Unseen(between=Between.OPERATOR, why=str(unread_object))
+            for unread_object in installed.unread
+        ]
         return operator_drift(installed, self.fleet, self.stack), unseen
 
 
 def _under_way(between: Between, holders: Sequence[str], stack: str) -> Unseen:
     return Unseen(
         between=between,
-        why=f"an update works on the stack, or was killed: {'; '.join(holders)} holds its lock",
-        remedy=f"look again when it has ended; of a killed one: slicewright unlock --stack {stack}",
+        why=f"an update is running on the stack, or was killed: {'; '.join(holders)} holds its "
+        "lock",
+        remedy="run drift again when it has ended; if it was killed: slicewright unlock --stack "
+        f"{stack}",
     )
 
 
@@ -111,4 +116,4 @@ def _read(text: str) -> Preview:
     try:
         return read_preview(text)
     except NotAPreview as e:
-        raise NotAPreview(f"what pulumi prints cannot be read: {e}") from None
+        raise NotAPreview(f"cannot parse the output of pulumi: {e}") from None

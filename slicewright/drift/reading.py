@@ -18,7 +18,7 @@ from slicewright.drift.gpu_operator import Installed, is_adopted, policy_name
 from slicewright.live.objects import Kind, UnreadObject, check, readable, unread_object
 from slicewright.live.shapes import (
     Misfit,
-    both,
+    combined,
     fields,
     items,
     name,
@@ -36,7 +36,7 @@ _LARGEST_RELEASE: Final = 64 * 2**20
 _POLICY: Final = Kind(
     name="ClusterPolicy",
     shape=fields(
-        spec=both(
+        spec=combined(
             shallow,
             fields(
                 daemonsets=fields(tolerations=items(fields(key=text, operator=text, effect=text))),
@@ -97,7 +97,7 @@ def chart_version(
     )
     secrets = answer.get("items") or []
     if not isinstance(secrets, list):
-        raise Unreachable("what it answers is not a list of Secrets")
+        raise Unreachable("the answer is not a list of Secrets")
     records = [record for _, record in readable(_SECRET, secrets, _record, unread)]
     newest = max(records, key=lambda record: int(record["version"]), default=None)
     return None if newest is None else str(newest["chart"]["metadata"]["version"])
@@ -115,9 +115,9 @@ def _record(secret: Mapping[str, Any]) -> Mapping[str, Any]:
     except Misfit:
         raise
     except (ValueError, OSError, EOFError, zlib.error, RecursionError):
-        raise Misfit("it is not as Helm writes a release") from None
+        raise Misfit("it is not a Helm release") from None
     if not isinstance(record, dict):
-        raise Misfit("its release is no object")
+        raise Misfit("its release is not an object")
     _RELEASE(record, "its release")
     return record
 

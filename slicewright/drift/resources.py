@@ -13,10 +13,10 @@ from slicewright.preview.steps import Outcome, Preview, Step
 _MOST_FIELDS: Final = 6
 _MOST_TEXT: Final = 60
 _BY_PROGRAM: Final[Mapping[Outcome, str]] = {
-    Outcome.CREATED: "is declared, and was not made",
-    Outcome.ADOPTED: "is declared, and was not taken over",
-    Outcome.DELETED: "is no longer declared, and still there",
-    Outcome.FORGOTTEN: "is no longer declared, and still in the state",
+    Outcome.CREATED: "is declared, but was not created",
+    Outcome.ADOPTED: "is declared, but was not adopted",
+    Outcome.DELETED: "is no longer declared, but still exists",
+    Outcome.FORGOTTEN: "is no longer declared, but is still in the state",
 }
 _PART: Final = re.compile(r'\["(?P<quoted>[^"]*)"\]|\[(?P<index>\d+)\]|(?P<name>[^.\[\]]+)')
 """One part of a property path. Source: Pulumi docs, property paths."""
@@ -32,22 +32,24 @@ def cloud_drift(refresh: Preview, stack: str) -> tuple[list[Finding], list[Unsee
 
     Values that the program leaves to others, such as an autoscaler's number of nodes, are no drift.
     """
-    own = (replace(step, fields=_not_ignored(step)) for step in refresh.steps)
-    kept = tuple(
+    declared = (replace(step, fields=_not_ignored(step)) for step in refresh.steps)
+    steps = tuple(
         step
-        for step, before in zip(own, refresh.steps, strict=True)
+        for step, before in zip(declared, refresh.steps, strict=True)
         if step.fields or not before.fields
     )
     # Without the refresh, `up` compares with the state, which shows no difference yet.
     heal = f"pulumi up --refresh --stack {stack}"
-    return _drift(replace(refresh, steps=kept), Between.CLOUD, heal)
+    return _drift(replace(refresh, steps=steps), Between.CLOUD, heal)
 
 
 def _not_ignored(step: Step) -> tuple[str, ...]:
     return tuple(
         field
         for field in step.fields
-        if not any(field == one or field.startswith((f"{one}.", f"{one}[")) for one in step.ignored)
+        if not any(
+            field == path or field.startswith((f"{path}.", f"{path}[")) for path in step.ignored
+        )
     )
 
 
@@ -56,7 +58,8 @@ def pending_creations(urns: Sequence[str], stack: str) -> list[Unseen]:
     return [
         Unseen(
             between=Between.CLOUD,
-            why=f"the creation of {urn} was cut off: the cloud may have it, and the state has not",
+            why=f"the creation of {urn} was interrupted: it may exist in the cloud, but is not in "
+            "the state",
             remedy=f"slicewright recover --stack {stack}",
         )
         for urn in urns
@@ -66,7 +69,10 @@ def pending_creations(urns: Sequence[str], stack: str) -> list[Unseen]:
 def _drift(preview: Preview, between: Between, heal: str) -> tuple[list[Finding], list[Unseen]]:
     findings = [
         Finding(
-            between=between, where=f"{step.type} {step.name}", what=_what(step, between), heal=heal
+            between=between,
+            where=f"{step.type} {step.name}",
+            difference=_difference(step, between),
+            heal=heal,
         )
         for step in preview.steps
     ]
@@ -74,38 +80,38 @@ def _drift(preview: Preview, between: Between, heal: str) -> tuple[list[Finding]
     return findings, unseen
 
 
-def _what(step: Step, between: Between) -> str:
+def _difference(step: Step, between: Between) -> str:
     if between is Between.CLOUD and step.outcome is Outcome.DELETED:
-        return "is in the state, and not in the cloud"
+        return "is in the state, but not in the cloud"
     if between is Between.PROGRAM and step.outcome in _BY_PROGRAM:
         return _BY_PROGRAM[step.outcome]
     changes = [_change(step, name) for name in step.fields[:_MOST_FIELDS]]
     if len(step.fields) > _MOST_FIELDS:
         changes.append(f"and {len(step.fields) - _MOST_FIELDS} more")
-    said = "; ".join(changes) or "differs"
-    return f"{said} (would be replaced)" if step.outcome is Outcome.REPLACED else said
+    text = "; ".join(changes) or "differs"
+    return f"{text} (would be replaced)" if step.outcome is Outcome.REPLACED else text
 
 
 def _change(step: Step, path: str) -> str:
     before, after = at(step.before, path), at(step.after, path)
     if before == after:
         return path
-    return f"{path}: {_shown(before)} → {_shown(after)}"
+    return f"{path}: {_value_text(before)} → {_value_text(after)}"
 
 
 def at(value: Any, path: str) -> Any:
     """The value at a property path, such as `nodeConfig.taints[0].key`, or None."""
     for part in _PART.finditer(path):
         if part["index"] is not None:
-            there = isinstance(value, list) and int(part["index"]) < len(value)
-            value = value[int(part["index"])] if there else None
+            in_range = isinstance(value, list) and int(part["index"]) < len(value)
+            value = value[int(part["index"])] if in_range else None
         else:
             key = part["quoted"] if part["quoted"] is not None else part["name"]
             value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """Shows only values that fit on a line. A secret is a map of ciphertext here."""
     if value is None:
         return "nothing"

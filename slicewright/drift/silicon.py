@@ -14,8 +14,9 @@ from fleet_controller.objects.node import Node
 from infra.plan import FleetPlan, GkeFleetPlan, PoolPlan
 from slicewright.drift.findings import Between, Finding, Unseen
 from slicewright.live import next_steps
-from slicewright.live.fleet import PoolView, State, fleet_of
-from slicewright.live.reading import Found
+from slicewright.live.fleet import fleet_of
+from slicewright.live.reading import ClusterObjects
+from slicewright.live.views import PoolView, State
 from telemetry.plain import shortened
 
 _PARTITIONS: Final = frozenset(
@@ -28,31 +29,32 @@ _LONGEST_REASON, _LONGEST_MESSAGE = 253, 4096
 
 
 def silicon_drift(
-    found: Found, fleet: FleetPlan, stack: str, now: float
+    objects: ClusterObjects, fleet: FleetPlan, stack: str, now: float
 ) -> tuple[list[Finding], list[Unseen]]:
-    """found: the objects of the stack's cluster. now: seconds since the epoch."""
+    """objects: the objects of the stack's cluster. now: seconds since the epoch."""
     plans = {pool.name: pool for pool in fleet.pools}
     nodes = {
         pool.name: members
-        for pool, members in memberships(found.pools, found.nodes)
+        for pool, members in memberships(objects.pools, objects.nodes)
         if pool.name in plans
     }
     findings: list[Finding] = []
     unseen: list[Unseen] = []
-    if found.controller == 0:
+    if objects.controller == 0:
         unseen.append(
             _unseen(
-                "the fleet controller does not run, so what is said of pools may be old",
+                "the fleet controller does not run, so the state of pools may be outdated",
                 "kubectl -n slicewright-system describe deployment fleet-controller",
             )
         )
-    unseen += (_unseen(str(one), "") for one in found.unread_objects)
-    for view in fleet_of(found, frozenset(plans), now).pools:
-        for one in _of_pool(view, nodes.get(view.name, ()), plans[view.name], fleet, stack):
-            if isinstance(one, Finding):
-                findings.append(one)
+    unseen += (_unseen(str(unread), "") for unread in objects.unread_objects)
+    for view in fleet_of(objects, frozenset(plans), now).pools:
+        members = nodes.get(view.name, ())
+        for result in _of_pool(view, members, plans[view.name], fleet, stack):
+            if isinstance(result, Finding):
+                findings.append(result)
             else:
-                unseen.append(one)
+                unseen.append(result)
     return findings, unseen
 
 
@@ -62,7 +64,7 @@ def _of_pool(
     where = f"pool {view.name}"
     if view.state is State.MISSING:
         yield _finding(
-            where, "the cluster has no GPUPool of it", f"pulumi up --refresh --stack {stack}"
+            where, "the cluster has no GPUPool of this name", f"pulumi up --refresh --stack {stack}"
         )
         return
     if view.state is State.CHANGING:
@@ -71,9 +73,11 @@ def _of_pool(
             f"slicewright status -s {stack} --watch",
         )
         return
-    said = [one for node in nodes for one in _of_node(node, pool, fleet, undo=view.undo_helps)]
-    yield from said
-    if not said and view.state is not State.VERIFIED:
+    results = [
+        result for node in nodes for result in _of_node(node, pool, fleet, undo=view.undo_helps)
+    ]
+    yield from results
+    if not results and view.state is not State.VERIFIED:
         text = f"{view.reason}: {view.message}"
         if view.state is State.SETTING_UP:
             yield _unseen(f"{where}: {text}", f"slicewright status -s {stack} --watch")
@@ -85,14 +89,14 @@ def _of_pool(
 def _of_node(
     node: Node, pool: PoolPlan, fleet: FleetPlan, *, undo: bool
 ) -> Iterator[Finding | Unseen]:
-    said = node.condition
-    if said is not None and said.status == "True":
+    condition = node.condition
+    if condition is not None and condition.status == "True":
         return
-    reason = said.reason if said else "NotSeenYet"
-    message = said.message if said else "the fleet controller has not looked at it yet"
+    reason = condition.reason if condition else "NotSeenYet"
+    message = condition.message if condition else "the fleet controller has not processed it yet"
     step = next_steps.node_step(reason, node=node.name, pool=pool.name, undo=undo)
     reason, message = shortened(reason, _LONGEST_REASON), shortened(message, _LONGEST_MESSAGE)
-    if said is None or said.status != "False":
+    if condition is None or condition.status != "False":
         yield _unseen(f"node {node.name}: {reason}: {message}", step)
         return
     yield _finding(
@@ -118,8 +122,10 @@ def _again(reason: str, node: Node, pool: PoolPlan, fleet: FleetPlan) -> str:
     return ""
 
 
-def _finding(where: str, what: str, heal: str) -> Finding:
-    return Finding(between=Between.SILICON, where=where, what=" ".join(what.split()), heal=heal)
+def _finding(where: str, difference: str, heal: str) -> Finding:
+    return Finding(
+        between=Between.SILICON, where=where, difference=" ".join(difference.split()), heal=heal
+    )
 
 
 def _unseen(why: str, remedy: str) -> Unseen:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fleet_controller.objects.bounds import stamp
-from slicewright.live.fleet import Fleet, GpuGroup, NodeView, PoolView, RolloutView
+from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView
 
 VERSION = 1
 
@@ -62,7 +62,7 @@ def _rollout(rollout: RolloutView) -> dict[str, Any]:
         "asked": rollout.suspended or None,
         "done": rollout.done,
         "changing": list(rollout.changing),
-        "cut": list(rollout.cut),
+        "cut": list(rollout.irreversible),
         "failed": list(rollout.failed),
         "waves": [list(wave) for wave in rollout.waves],
         "later": list(rollout.later),

@@ -8,12 +8,12 @@ from typing import Final, Literal, assert_never
 
 from apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
 from apis.names import ROLLOUT_ANNOTATION
-from slicewright.live.fleet import PoolView, RolloutView
+from slicewright.live.views import PoolView, RolloutView
 from telemetry.plain import shortened
 
 Verb = Literal["pause", "resume", "abort", "undo"]
 VERBS: Final[tuple[Verb, ...]] = ("pause", "resume", "abort", "undo")
-_SHOWN = 6
+_MOST_NAMES = 6
 _LONGEST = 80
 
 
@@ -117,8 +117,8 @@ def _nodes_ahead(rollout: RolloutView | None) -> Sequence[str]:
 def _effects_of_stop(
     verb: Literal["pause", "abort"], pool: PoolView, rollout: RolloutView
 ) -> Sequence[str]:
-    cut, drained = _parted(rollout)
-    goes_on = [f"being partitioned, will finish: {_names(cut)}"] if cut else []
+    partitioning, drained = _parted(rollout)
+    goes_on = [f"being partitioned, will finish: {_names(partitioning)}"] if partitioning else []
     match verb:
         case "pause":
             stays = [f"drained, stay cordoned: {_names(drained)}"] if drained else []
@@ -143,10 +143,10 @@ def _effects_of_stop(
 
 def _parted(rollout: RolloutView) -> tuple[list[str], list[str]]:
     """Returns the nodes whose label is set, and the nodes that are drained."""
-    cut = [name for name in rollout.changing if name in rollout.cut]
-    return cut, [name for name in rollout.changing if name not in rollout.cut]
+    partitioning = [name for name in rollout.changing if name in rollout.irreversible]
+    return partitioning, [name for name in rollout.changing if name not in rollout.irreversible]
 
 
 def _names(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

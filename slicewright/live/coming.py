@@ -21,7 +21,7 @@ from fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
 from infra import plan
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals
-from slicewright.live.reading import Found
+from slicewright.live.reading import ClusterObjects
 
 _WAVES = 12
 """Number of waves to predict and show."""
@@ -119,7 +119,7 @@ def affected(
 
 def coming(
     pools: Sequence[plan.PoolPlan],
-    cluster: Found,
+    cluster: ClusterObjects,
     now: float,
     ends: Mapping[str, End] | None = None,
 ) -> Coming:
@@ -159,7 +159,7 @@ def _shrinks(planned: plan.PoolPlan, members: Sequence[Node]) -> bool:
 
 
 def _rolling(
-    planned: plan.PoolPlan, pool: Pool, members: Sequence[Node], cluster: Found, now: float
+    planned: plan.PoolPlan, pool: Pool, members: Sequence[Node], cluster: ClusterObjects, now: float
 ) -> Rolling:
     policy = planned.rollout.policy
     other = planned.driver_version not in (None, pool.driver)
@@ -215,7 +215,7 @@ def _drained_together(ahead: Forecast, limit: int) -> Iterator[Sequence[str]]:
 
 
 def _leaving_pods(
-    nodes: Sequence[str], cluster: Found, policy: DrainPolicy
+    nodes: Sequence[str], cluster: ClusterObjects, policy: DrainPolicy
 ) -> Iterator[tuple[str, Blocker]]:
     """Yields (node, pod) for pods that must leave nodes that are drained at the same time."""
     pods = [cluster.pods.get(name, ()) for name in nodes]
@@ -234,7 +234,7 @@ def longest_turn_s(policy: RolloutPolicy) -> float:
     return policy.drain.longest_s + APPLY_LIMIT_S
 
 
-def _ending(pool: str, end: End, members: Sequence[Node], cluster: Found) -> Ending:
+def _ending(pool: str, end: End, members: Sequence[Node], cluster: ClusterObjects) -> Ending:
     pods = [
         (node.name, f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
         for node in members
@@ -250,7 +250,9 @@ def _ending(pool: str, end: End, members: Sequence[Node], cluster: Found) -> End
     )
 
 
-def _shrinking(planned: plan.PoolPlan, members: Sequence[Node], cluster: Found) -> Shrinking:
+def _shrinking(
+    planned: plan.PoolPlan, members: Sequence[Node], cluster: ClusterObjects
+) -> Shrinking:
     counts = tuple(
         (node.name, sum(read_pod(pod).gpus for pod in cluster.pods.get(node.name, ())))
         for node in members

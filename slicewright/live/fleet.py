@@ -7,9 +7,6 @@ decisions (`fleet_controller.rollout.forecast`). So status and controller cannot
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any
 
 from apis.names import DEGRADED, PROGRESSING, VERIFIED
 from fleet_controller.membership.membership import Present, memberships
@@ -30,13 +27,10 @@ from fleet_controller.rollout.wanted import has_layout
 from slicewright.live import next_steps
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals
-from slicewright.live.objects import UnreadObject
-from slicewright.live.reading import Found
+from slicewright.live.gpu_groups import gpu_groups
+from slicewright.live.reading import ClusterObjects
+from slicewright.live.views import Fleet, NodeView, PoolView, RolloutView, State
 from telemetry.plain import shortened
-
-_Look = tuple[str, bool | None, tuple[tuple[str, int], ...]]
-"""A GPU's model, MIG mode, and number of instances by profile."""
-
 
 _WAVES = 6
 """Number of waves to predict; each costs a decision of the controller over all nodes."""
@@ -45,132 +39,9 @@ _LONGEST_MESSAGE = 4096
 _LONGEST_WORD = 253
 _DRAIN_REASONS = ("Draining", "ChangeHeldByPods")
 """Reasons whose messages list blocking pods, which may have left since."""
-_MIG: Mapping[str, bool] = {"enabled": True, "disabled": False, "unsupported": False}
-"""A report's `mig` of a GPU -> its MIG mode."""
 
 
-class State(Enum):
-    """The state of a pool, the best first."""
-
-    VERIFIED = "verified"
-    SETTING_UP = "being set up"
-    CHANGING = "changing"
-    STOPPED = "stopped"
-    """Paused or aborted by a user."""
-    UNDONE = "undone"
-    """Verified with an earlier layout than the stack file declares, after a user's undo."""
-    DEGRADED = "degraded"
-    """The pool needs intervention."""
-    MISSING = "missing"
-    """The stack file has the pool, but the cluster does not."""
-
-    @property
-    def waits(self) -> bool:
-        """True if the state may improve without intervention."""
-        return self in (State.SETTING_UP, State.CHANGING)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuGroup:
-    """GPUs of a pool with equal model, MIG mode and instances."""
-
-    model: str
-    mig: bool | None
-    """The MIG mode; None if unknown."""
-    instances: Mapping[str, int]
-    """Profile -> number of instances on each GPU."""
-    gpus: int
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeView:
-    name: str
-    zone: str
-    verified: bool
-    held: bool
-    """True if the startup taint keeps new pods away."""
-    quarantined: bool
-    """True if the taint also ends running pods."""
-    cordoned: bool
-    ready: bool
-    layout: str
-    """Value of nvidia.com/mig.config; empty: none."""
-    phase: str
-    """Phase of its layout change; empty: none."""
-    since: float | None
-    """When the phase began, or its condition changed; seconds since the epoch."""
-    reason: str
-    message: str
-    blockers: tuple[Blocker, ...]
-    next: str
-    """The next step for the user; empty if there is none, or the message has it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RolloutView:
-    layout: str
-    """The desired layout."""
-    suspended: str
-    """`paused` or `aborted`, else empty."""
-    done: int
-    changing: tuple[str, ...]
-    cut: tuple[str, ...]
-    """Changing nodes whose label is set or whose driver is replaced; a stop lets them finish."""
-    failed: tuple[str, ...]
-    waves: tuple[tuple[str, ...], ...]
-    """The next few groups of nodes that are out of service together, in order."""
-    later: tuple[str, ...]
-    """Nodes after these waves."""
-    blocked: tuple[str, ...]
-    """Nodes that cannot begin at the moment."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolView:
-    name: str
-    state: State
-    reason: str
-    message: str
-    node_bounds: tuple[int, int]
-    """The minimum and the maximum number of nodes."""
-    total: int
-    verified: int
-    held: int
-    layout: str
-    """The desired layout of its nodes now."""
-    declared: str
-    """The layout in the stack file, which differs from `layout` after an undo."""
-    earlier: str
-    """The layout that an undo restores or has restored. Empty if an undo is impossible."""
-    no_undo: str
-    """The reason why an undo is impossible, else empty."""
-    undo_helps: bool = False
-    """True if a layout change has begun, and an undo would revert it."""
-    gpus: tuple[GpuGroup, ...]
-    rollout: RolloutView | None
-    nodes: tuple[NodeView, ...]
-    """Its nodes, nodes that need attention first."""
-    next: tuple[str, ...]
-    """Next steps for the user, except those of its nodes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fleet:
-    pools: tuple[PoolView, ...]
-    notes: tuple[str, ...]
-    """Facts that make the rest less reliable."""
-    unread: tuple[UnreadObject, ...] = ()
-    """Objects of the cluster that are left out because they cannot be read."""
-
-    @property
-    def worst(self) -> State:
-        """The worst state of a pool; VERIFIED if there is no pool."""
-        order = list(State)
-        return max((pool.state for pool in self.pools), key=order.index, default=State.VERIFIED)
-
-
-def fleet_of(objects: Found, names: Collection[str] | None, now: float) -> Fleet:
+def fleet_of(objects: ClusterObjects, names: Collection[str] | None, now: float) -> Fleet:
     """Returns the state of the named pools, or of all pools for None."""
     members = memberships(objects.pools, objects.nodes)
     refused = _refused(members, objects)
@@ -188,7 +59,7 @@ def fleet_of(objects: Found, names: Collection[str] | None, now: float) -> Fleet
     )
 
 
-def _refused(members: Present, objects: Found) -> Mapping[str, str]:
+def _refused(members: Present, objects: ClusterObjects) -> Mapping[str, str]:
     """Returns pods that disruption budgets keep on drained nodes of all pools -> reason."""
     drains = [
         (objects.pods[node.name], pool.policy.drain)
@@ -199,7 +70,7 @@ def _refused(members: Present, objects: Found) -> Mapping[str, str]:
     return refusals(drains, objects.budgets)
 
 
-def _controller(objects: Found) -> list[str]:
+def _controller(objects: ClusterObjects) -> list[str]:
     # Without a pool it may never have been installed. If its pods wait, `up` waits for them.
     if objects.controller != 0 or not (objects.pools or objects.controller_waits):
         return []
@@ -212,7 +83,11 @@ def _controller(objects: Found) -> list[str]:
 
 
 def _pool(
-    pool: Pool, nodes: Sequence[Node], objects: Found, refused: Mapping[str, str], now: float
+    pool: Pool,
+    nodes: Sequence[Node],
+    objects: ClusterObjects,
+    refused: Mapping[str, str],
+    now: float,
 ) -> PoolView:
     assessed = [(node, assess(node, pool, objects.reports.get(node.name), now)) for node in nodes]
     pods = {name: tuple(map(read_pod, node_pods)) for name, node_pods in objects.pods.items()}
@@ -286,7 +161,9 @@ def _rollout(
         suspended=pool.suspended,
         done=rollout.done,
         changing=tuple(node.name for node, _ in changes),
-        cut=tuple(node.name for node, change in changes if _is_irreversible(change, node, pool)),
+        irreversible=tuple(
+            node.name for node, change in changes if _is_irreversible(change, node, pool)
+        ),
         failed=rollout.failed,
         waves=ahead.waves,
         later=ahead.later,
@@ -361,7 +238,7 @@ def _next(pool: Pool, state: State, reason: str, *, undo: bool) -> list[str]:
 def _node(
     node: Node,
     pool: Pool,
-    objects: Found,
+    objects: ClusterObjects,
     rollout: Rollout,
     refused: Mapping[str, str],
     *,
@@ -392,7 +269,11 @@ def _node(
 
 
 def _blockers_of(
-    node: Node, change: Change | None, pool: Pool, objects: Found, refused: Mapping[str, str]
+    node: Node,
+    change: Change | None,
+    pool: Pool,
+    objects: ClusterObjects,
+    refused: Mapping[str, str],
 ) -> tuple[Blocker, ...]:
     pods = objects.pods.get(node.name)
     if pods is None or change is None or change.phase == "Applying":
@@ -433,39 +314,4 @@ def _attention(node: NodeView) -> tuple[bool, bool, bool, str]:
         not node.phase and not node.blockers,
         node.verified or node.reason == "WaitsForItsTurn",
         node.name,
-    )
-
-
-def gpu_groups(nodes: Sequence[Node], reports: Mapping[str, Any]) -> tuple[GpuGroup, ...]:
-    """Groups equal GPUs from the agents' reports, the most frequent first."""
-    counts: dict[_Look, list[tuple[str, int]]] = {}
-    for node in nodes:
-        report = reports.get(node.name) or {}
-        models: Sequence[Any] = report.get("models") or ()
-        for entry in report.get("gpus") or ():
-            model = entry.get("model") or (models[0] if len(models) == 1 else "")
-            mig = _MIG.get(str(entry.get("mig")))
-            instances = sorted((entry.get("instances") or {}).items())
-            look = (
-                shortened(str(model), _LONGEST_WORD),
-                mig,
-                tuple((shortened(profile, _LONGEST_WORD), count) for profile, count in instances),
-            )
-            counts.setdefault(look, []).append((node.name, len(entry.get("indexes") or ())))
-    groups = [_group(*look, per_node) for look, per_node in counts.items()]
-    return tuple(sorted(groups, key=lambda group: (-group.gpus, group.model, group.nodes)))
-
-
-def _group(
-    model: str,
-    mig: bool | None,
-    instances: tuple[tuple[str, int], ...],
-    per_node: Sequence[tuple[str, int]],
-) -> GpuGroup:
-    return GpuGroup(
-        model=model,
-        mig=mig,
-        instances=dict(instances),
-        gpus=sum(count for _, count in per_node),
-        nodes=tuple(dict.fromkeys(name for name, _ in per_node)),
     )

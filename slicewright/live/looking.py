@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterator
 
 from kubeapi import ApiError, Unreachable
 from slicewright.live.access import Access, NoCluster, why
-from slicewright.live.fleet import Fleet, fleet_of
-from slicewright.live.reading import Found, NotInstalled, PodsOf, drained, read
+from slicewright.live.fleet import fleet_of
+from slicewright.live.reading import ClusterObjects, NotInstalled, PodsOf, drained, read
+from slicewright.live.views import Fleet
 
 _EVERY_S = 2.0
 _SHARE = 10
@@ -24,7 +25,7 @@ def look(access: Access, names: Collection[str] | None) -> Fleet:
     return fleet_of(found_in(access), names, time.time())
 
 
-def found_in(access: Access, *, pods_of: PodsOf = drained) -> Found:
+def found_in(access: Access, *, pods_of: PodsOf = drained) -> ClusterObjects:
     """Reads the cluster; `pods_of` returns the nodes whose pods are read. Raises CannotLook."""
     try:
         try:

@@ -30,7 +30,7 @@ class NotInstalled(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ClusterObjects:
     """Objects of a cluster at one time."""
 
     pools: tuple[Pool, ...]
@@ -65,7 +65,7 @@ PodsOf = Callable[[Sequence[Pool], Sequence[Node]], Sequence[str]]
 """Returns the names of the nodes whose pods are needed."""
 
 
-def read(client: Client, *, pods_of: PodsOf) -> Found:
+def read(client: Client, *, pods_of: PodsOf) -> ClusterObjects:
     """Reads the cluster; `pods_of` (for example `drained`) returns the nodes whose pods are read.
 
     Raises NotInstalled, ApiError or Unreachable.
@@ -79,7 +79,7 @@ def read(client: Client, *, pods_of: PodsOf) -> Found:
     read_pools = tuple(pool for _, pool in pools)
     pods = _pods(client, pods_of(read_pools, nodes), unread, odd)
     controller = _controller(client, unread, odd)
-    return Found(
+    return ClusterObjects(
         pools=read_pools,
         most={pool.name: raw["spec"]["expectedNodes"]["max"] for raw, pool in pools},
         nodes=nodes,

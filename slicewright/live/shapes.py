@@ -25,7 +25,7 @@ _LONGEST_KEY: Final = 253 + 1 + 63
 _LONGEST_LABEL: Final = 63
 _MOST: Final = 2**31 - 1
 _DEEPEST: Final = 64
-_SHOWN: Final = 40
+_LONGEST_QUOTE: Final = 40
 _PERCENTAGE: Final = re.compile("[0-9]{1,3}%")
 
 
@@ -124,9 +124,9 @@ def items(shape: Shape) -> Shape:
     def check(value: Any, at: str) -> None:
         if not isinstance(value, list | None):
             raise _misfit(value, at, "must be a list")
-        for place, one in enumerate(value or ()):
-            _there(one, f"{at}[{place}]")
-            shape(one, f"{at}[{place}]")
+        for place, element in enumerate(value or ()):
+            _require_value(element, f"{at}[{place}]")
+            shape(element, f"{at}[{place}]")
 
     return check
 
@@ -137,10 +137,10 @@ def table(shape: Shape, *, key: Shape = text) -> Shape:
     def check(value: Any, at: str) -> None:
         if not isinstance(value, dict | None):
             raise _misfit(value, at, "must be an object")
-        for one, content in (value or {}).items():
-            key(one, f"{at}: the key {_quoted(one)}")
-            _there(content, f"{at}[{_quoted(one)}]")
-            shape(content, f"{at}[{_quoted(one)}]")
+        for entry, content in (value or {}).items():
+            key(entry, f"{at}: the key {_quoted(entry)}")
+            _require_value(content, f"{at}[{_quoted(entry)}]")
+            shape(content, f"{at}[{_quoted(entry)}]")
 
     return check
 
@@ -152,19 +152,19 @@ def fields(required: Mapping[str, Shape] | None = None, **optional: Shape) -> Sh
     def check(value: Any, at: str) -> None:
         if not isinstance(value, dict | None):
             raise _misfit(value, at, "must be an object")
-        given, prefix = value or {}, f"{at}." if at else ""
+        present, prefix = value or {}, f"{at}." if at else ""
         for key, shape in needed.items():
-            if given.get(key) is None:
+            if present.get(key) is None:
                 raise Misfit(f"{prefix}{key} is missing")
-            shape(given[key], prefix + key)
+            shape(present[key], prefix + key)
         for key, shape in optional.items():
-            if key in given:
-                shape(given[key], prefix + key)
+            if key in present:
+                shape(present[key], prefix + key)
 
     return check
 
 
-def _there(value: Any, at: str) -> None:
+def _require_value(value: Any, at: str) -> None:
     if value is None:
         raise Misfit(f"{at} is null")
 
@@ -175,14 +175,16 @@ def shallow(value: Any, at: str) -> None:
     while level:
         if depth > _DEEPEST:
             raise Misfit(f"{at or 'it'} is nested more than {_DEEPEST} levels deep")
-        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        inner = (
+            container.values() if isinstance(container, dict) else container for container in level
+        )
         level = [
             child for children in inner for child in children if isinstance(child, dict | list)
         ]
         depth += 1
 
 
-def both(*shapes: Shape) -> Shape:
+def combined(*shapes: Shape) -> Shape:
     """A value that has all of these shapes."""
 
     def check(value: Any, at: str) -> None:
@@ -207,10 +209,10 @@ def _short(value: Any, at: str, longest: int, must: str) -> None:
 
 
 def _misfit(value: Any, at: str, must: str) -> Misfit:
-    return Misfit(f"{at or 'it'} {must}, is {_what(value)}")
+    return Misfit(f"{at or 'it'} {must}, is {_describe(value)}")
 
 
-def _what(value: Any) -> str:
+def _describe(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -218,10 +220,10 @@ def _what(value: Any) -> str:
             return str(value).lower()
         case str():
             return f"{_quoted(value)}" + (
-                f" of {len(value)} characters" if len(value) > _SHOWN else ""
+                f" of {len(value)} characters" if len(value) > _LONGEST_QUOTE else ""
             )
         case int() | float():
-            return shortened(_digits(value), _SHOWN)
+            return shortened(_digits(value), _LONGEST_QUOTE)
         case list():
             return "a list"
         case dict():
@@ -239,4 +241,4 @@ def _digits(value: int | float) -> str:
 
 
 def _quoted(value: object) -> str:
-    return f"'{shortened(str(value), _SHOWN)}'"
+    return f"'{shortened(str(value), _LONGEST_QUOTE)}'"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.text import Text
 
 from infra.catalog import Gpu, load
-from slicewright.live.fleet import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
 from slicewright.live.objects import lines_of
+from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
 from slicewright.picture import draw, placements_of
 from telemetry.plain import plain
 

@@ -90,7 +90,7 @@ def settings(load: Load, request: requests.Request) -> str:
     )
 
 
-def _run(given: str, log: IO[str], ran: Ran, progress: Callable[[str], None]) -> None:
+def _run(settings_text: str, log: IO[str], ran: Ran, progress: Callable[[str], None]) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", _MODULE],
         # Locust reads LOCUST_…: the user's own variables would change the run.
@@ -103,7 +103,7 @@ def _run(given: str, log: IO[str], ran: Ran, progress: Callable[[str], None]) ->
         start_new_session=True,
     ) as process:
         try:
-            _follow(process, given, ran, progress)
+            _follow(process, settings_text, ran, progress)
         except KeyboardInterrupt:
             ran.interrupted = True
             process.send_signal(signal.SIGINT)
@@ -114,11 +114,11 @@ def _run(given: str, log: IO[str], ran: Ran, progress: Callable[[str], None]) ->
 
 
 def _follow(
-    process: subprocess.Popen[str], given: str, ran: Ran, progress: Callable[[str], None]
+    process: subprocess.Popen[str], settings_text: str, ran: Ran, progress: Callable[[str], None]
 ) -> None:
     assert process.stdin is not None
     try:
-        process.stdin.write(given)
+        process.stdin.write(settings_text)
         process.stdin.close()
     except BrokenPipeError:
         pass  # the process has ended, and its log says why
@@ -151,5 +151,5 @@ def _read(process: subprocess.Popen[str], ran: Ran, progress: Callable[[str], No
 def _progress_line(ran: Ran, now: Progress) -> str:
     return (
         f"{now.seconds:.0f} s: {len(ran.outcomes) - ran.failed} answered, {ran.failed} failed, "
-        f"{now.under_way} under way"
+        f"{now.under_way} in flight"
     )

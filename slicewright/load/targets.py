@@ -38,15 +38,15 @@ def given_targets(urls: list[str]) -> tuple[Target, ...]:
             raise _bad(url) from None
         if parts.username is not None or parts.password is not None:
             # The URL is not quoted, so that it cannot get into a log.
-            raise BadUrl("--url has a password, which everybody on this machine can read")
+            raise BadUrl("--url contains a password, which every user of this machine can read")
         if wrong or parts.query or parts.fragment:
             raise _bad(url)
     return tuple(Target(name=url.rstrip("/"), url=url.rstrip("/")) for url in urls)
 
 
 def _bad(url: str) -> BadUrl:
-    shown = "(not shown: it may have a password)" if "@" in url else url
-    return BadUrl(f"--url {shown}: write it like http://203.0.113.7:8000")
+    address = "(not shown: it may have a password)" if "@" in url else url
+    return BadUrl(f"--url {address}: write it like http://203.0.113.7:8000")
 
 
 def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
@@ -57,7 +57,7 @@ def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
     except ApiError as e:
         if e.status == 404:
             raise NoAddress(
-                f"the cluster has no Service {namespace}/{name}; is `pulumi up` done?"
+                f"the cluster has no Service {namespace}/{name}; has `pulumi up` finished?"
             ) from None
         raise
     balancer = (service.get("status") or {}).get("loadBalancer") or {}
@@ -67,7 +67,11 @@ def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
             host = f"[{host}]" if ":" in host else host
             return (Target(name=f"Service {namespace}/{name}", url=f"http://{host}:{_PORT}"),)
     kind = service["spec"].get("type", "ClusterIP")
-    missing = "has no address yet" if kind == "LoadBalancer" else "is reached from the cluster only"
+    missing = (
+        "has no address yet"
+        if kind == "LoadBalancer"
+        else "is reachable only from inside the cluster"
+    )
     raise NoAddress(
         f"Service {namespace}/{name} of type {kind} {missing}. On a machine in the network of its "
         "pods, add --pods; in a pod of the cluster, "
@@ -83,10 +87,10 @@ def of_pods(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
     pods = client.get(
         f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{WORKLOAD_LABEL}={name}"
     )["items"]
-    found = [_of_pod(pod, workload) for pod in pods if _ready(pod)]
-    if not found:
+    replicas = [_of_pod(pod, workload) for pod in pods if _ready(pod)]
+    if not replicas:
         raise NoAddress(f"no replica of {namespace}/{name} is ready")
-    return tuple(sorted(found, key=lambda target: target.name))
+    return tuple(sorted(replicas, key=lambda target: target.name))
 
 
 def _of_pod(pod: dict[str, Any], workload: DeploymentPlan) -> Target:
@@ -106,7 +110,7 @@ def _ready(pod: dict[str, Any]) -> bool:
         "deletionTimestamp" not in pod["metadata"]
         and bool(status.get("podIP"))
         and any(
-            (one["type"], one["status"]) == ("Ready", "True")
-            for one in status.get("conditions") or ()
+            (condition["type"], condition["status"]) == ("Ready", "True")
+            for condition in status.get("conditions") or ()
         )
     )

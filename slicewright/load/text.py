@@ -18,49 +18,47 @@ def summary_lines(load: Load, results: Results) -> list[str]:
     whole = results.whole
     how = f"{load.users} users" if load.rate is None else f"{load.rate} requests a second"
     count = len(load.targets)
-    found = [
+    lines = [
         f"{load.workload}: {how} for {load.duration_s} s at {count} address"
-        f"{'es' if count != 1 else ''}, {results.duration_s:.1f} s with the last answers",
+        f"{'es' if count != 1 else ''}, {results.duration_s:.1f} s until the last answer",
         f"  answered        {whole.answered}, {whole.per_second:.1f} a second"
         + (f"; {whole.failed} failed" if whole.failed else ""),
     ]
     if results.dropped:
-        found.append(
-            f"  not sent        {results.dropped}: that many were due while too many were under way"
+        lines.append(
+            f"  not sent        {results.dropped}: too many requests were in flight when they "
+            "were due"
         )
     if whole.latency_ms is not None:
-        found.append(f"  whole answer    {_times(whole.latency_ms)}")
+        lines.append(f"  whole answer    {_times(whole.latency_ms)}")
     if whole.first_token_ms is not None:
-        found.append(f"  first token     {_times(whole.first_token_ms)}")
+        lines.append(f"  first token     {_times(whole.first_token_ms)}")
     if whole.inter_token_ms is not None:
-        found.append(f"  between tokens  {_times(whole.inter_token_ms, digits=1)}")
+        lines.append(f"  between tokens  {_times(whole.inter_token_ms, digits=1)}")
     if whole.longest_gap_ms is not None:
-        found.append(f"  longest gap     {_times(whole.longest_gap_ms)}")
+        lines.append(f"  longest gap     {_times(whole.longest_gap_ms)}")
     if whole.tokens is not None:
-        found.append(f"  tokens          {whole.tokens}, {whole.tokens_per_second:.1f} a second")
+        lines.append(f"  tokens          {whole.tokens}, {whole.tokens_per_second:.1f} a second")
     if whole.request_tokens_per_second is not None:
         each = whole.request_tokens_per_second
-        found.append(
-            f"  of a request    {each.mean:.1f} tokens a second, half of them have {each.p50:.1f} "
-            "or more"
-        )
-    return found
+        lines.append(f"  per request     {each.mean:.1f} tokens a second, median {each.p50:.1f}")
+    return lines
 
 
 def table(load: Load, results: Results) -> Table:
     """A table with a row per replica, and its node and partition if they are known."""
-    chat, placed = load.api == "chat", any(one.node for one in load.targets)
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    chat, placed = load.api == "chat", any(target.node for target in load.targets)
+    figures = Table(box=None, pad_edge=False, header_style="bold")
     places = ["replica", *(["node", "partition"] if placed else [])]
     heads = ["answered", "failed", "per s", "p50 ms", "p95 ms", "p99 ms"]
     for head in places:
-        made.add_column(head)
+        figures.add_column(head)
     for head in [*heads, *(["tokens per s", "first p95 ms", "between p95 ms"] if chat else [])]:
-        made.add_column(head, justify="right")
-    for one in load.targets:
-        where = [one.node or "-", one.partition or "whole GPU"] if placed else []
-        made.add_row(one.name, *where, *_cells(results.targets[one.name], chat=chat))
-    return made
+        figures.add_column(head, justify="right")
+    for target in load.targets:
+        where = [target.node or "-", target.partition or "whole GPU"] if placed else []
+        figures.add_row(target.name, *where, *_cells(results.targets[target.name], chat=chat))
+    return figures
 
 
 def as_json(load: Load, results: Results, *, interrupted: bool) -> dict[str, Any]:
@@ -76,28 +74,28 @@ def as_json(load: Load, results: Results, *, interrupted: bool) -> dict[str, Any
         "whole": dataclasses.asdict(results.whole),
         "replicas": [
             {
-                "name": one.name,
-                "url": one.url,
-                "node": one.node,
-                "partition": one.partition,
-                **dataclasses.asdict(results.targets[one.name]),
+                "name": target.name,
+                "url": target.url,
+                "node": target.node,
+                "partition": target.partition,
+                **dataclasses.asdict(results.targets[target.name]),
             }
-            for one in load.targets
+            for target in load.targets
         ],
     }
 
 
-def _cells(one: Figures, *, chat: bool) -> Sequence[str]:
-    latency, first, between = one.latency_ms, one.first_token_ms, one.inter_token_ms
+def _cells(figures: Figures, *, chat: bool) -> Sequence[str]:
+    latency, first, between = figures.latency_ms, figures.first_token_ms, figures.inter_token_ms
     cells = [
-        str(one.answered),
-        str(one.failed),
-        f"{one.per_second:.1f}",
+        str(figures.answered),
+        str(figures.failed),
+        f"{figures.per_second:.1f}",
         *(["-"] * 3 if latency is None else [f"{v:.0f}" for v in _p(latency)]),
     ]
     if chat:
         cells += [
-            "-" if one.tokens_per_second is None else f"{one.tokens_per_second:.1f}",
+            "-" if figures.tokens_per_second is None else f"{figures.tokens_per_second:.1f}",
             "-" if first is None else f"{first.p95:.0f}",
             "-" if between is None else f"{between.p95:.1f}",
         ]

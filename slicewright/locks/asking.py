@@ -19,7 +19,7 @@ def backend_url() -> str:
     try:
         return str(json.loads(pulumi("whoami", "--verbose", "--json"))["url"])
     except (ValueError, KeyError, TypeError) as e:
-        raise CannotAsk(f"what `pulumi whoami` prints cannot be read: {e}") from None
+        raise CannotAsk(f"cannot parse the output of `pulumi whoami`: {e}") from None
 
 
 def project_name() -> str:
@@ -27,11 +27,11 @@ def project_name() -> str:
     here = Path.cwd()
     file = next((f for at in (here, *here.parents) if (f := at / "Pulumi.yaml").is_file()), None)
     if file is None:
-        raise CannotAsk(f"{here} is in no project: there is no Pulumi.yaml, here or above")
+        raise CannotAsk(f"{here} is not in a project: no Pulumi.yaml in this directory or above it")
     try:
         return str(yaml.safe_load(file.read_text(encoding="utf-8"))["name"])
     except (OSError, yaml.YAMLError, KeyError, TypeError, UnicodeDecodeError):
-        raise CannotAsk(f"{file}: it has no name") from None
+        raise CannotAsk(f"{file}: the project has no name") from None
 
 
 def holders(stack: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def pulumi(*arguments: str) -> str:
             check=False,
         )
     except OSError as e:
-        raise CannotAsk(f"pulumi does not start ({e.strerror}); install it, or mend PATH") from None
+        raise CannotAsk(f"cannot start pulumi ({e.strerror}); install it, or fix PATH") from None
     if done.returncode:
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise CannotAsk(f"`pulumi {arguments[0]}` failed: {reason}")

@@ -38,8 +38,8 @@ def cut_off(backend: Directory, project: str, stack: str) -> Sequence[str]:
 def _attributes(root: Path, project: str, stack: str) -> Iterator[Path]:
     # The state, the previous state (`.bak`), and compressed forms of both.
     yield from sorted((root / "stacks" / project).glob(f"{stack}.json*.attrs"))
-    for kept in ("history", "backups"):
-        yield from sorted((root / kept / project / stack).glob("*.attrs"))
+    for directory in ("history", "backups"):
+        yield from sorted((root / directory / project / stack).glob("*.attrs"))
 
 
 def _whole(file: Path) -> bool:

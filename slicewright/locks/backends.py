@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from slicewright.doctor.aws_session import AwsSession, code_of, said
+from slicewright.doctor.aws_session import AwsSession, code_of, error_text
 from slicewright.doctor.findings import CannotAsk, NotAnswered
 from slicewright.doctor.google_session import GoogleSession
 
@@ -52,8 +52,8 @@ def backend_of(url: str) -> Backend | None:
             return GoogleBucket(parts.netloc, parts.path.strip("/"))
         case scheme:
             raise Unsupported(
-                f"the locks of a {scheme}:// backend are not read; look at them yourself, and when "
-                "no pulumi works on the stack: pulumi cancel"
+                f"the locks of a {scheme}:// backend cannot be read; check them yourself, and if "
+                "no pulumi is working on the stack: pulumi cancel"
             )
 
 
@@ -62,16 +62,16 @@ class Directory:
         self.root = root
 
     def files(self, prefix: str) -> Mapping[str, bytes]:
-        found = {}
+        contents = {}
         try:
             for file in sorted((self.root / prefix).glob("*.json")):
                 try:
-                    found[str(file.relative_to(self.root))] = file.read_bytes()
+                    contents[str(file.relative_to(self.root))] = file.read_bytes()
                 except FileNotFoundError:
                     continue  # its pulumi has just ended
         except OSError as e:
             raise CannotAsk(f"{e.filename}: {e.strerror}") from None
-        return found
+        return contents
 
     def delete(self, key: str) -> None:
         file = self.root / key
@@ -97,8 +97,8 @@ class S3Bucket:
         for name in _OTHER_IDENTITY:
             if name in options:
                 raise Unsupported(
-                    f"the locks of an S3 backend with the option {name} are not read; look at "
-                    "them yourself, and when no pulumi works on the stack: pulumi cancel"
+                    f"the locks of an S3 backend with the option {name} cannot be read; check "
+                    "them yourself, and if no pulumi is working on the stack: pulumi cancel"
                 )
         session = AwsSession(options.get("region", _DEFAULT_REGION), options.get("profile"))
         self._errors = session.errors
@@ -114,15 +114,15 @@ class S3Bucket:
         )
 
     def files(self, prefix: str) -> Mapping[str, bytes]:
-        found = {}
-        for key in self._asked(lambda: self._keys(prefix)):
-            content = self._asked(lambda key=key: self._content(key))
+        contents = {}
+        for key in self._call(lambda: self._keys(prefix)):
+            content = self._call(lambda key=key: self._content(key))
             if content is not None:
-                found[key.removeprefix(self._below)] = content
-        return found
+                contents[key.removeprefix(self._below)] = content
+        return contents
 
     def delete(self, key: str) -> None:
-        self._asked(
+        self._call(
             lambda: self._client.delete_object(Bucket=self._bucket, Key=f"{self._below}{key}")
         )
 
@@ -146,11 +146,11 @@ class S3Bucket:
         content: bytes = answer["Body"].read()
         return content
 
-    def _asked(self, ask: Any) -> Any:
+    def _call(self, ask: Any) -> Any:
         try:
             return ask()
         except self._errors.ClientError as e:
-            raise CannotAsk(f"s3://{self._bucket}: {said(e)}") from None
+            raise CannotAsk(f"s3://{self._bucket}: {error_text(e)}") from None
         except self._errors.BotoCoreError as e:
             raise CannotAsk(f"s3://{self._bucket}: {e}") from None
 
@@ -167,15 +167,15 @@ class GoogleBucket:
         self._session = GoogleSession("")
 
     def files(self, prefix: str) -> Mapping[str, bytes]:
-        found = {}
+        contents = {}
         for name in self._names(prefix):
             content = self._session.download(
                 "storage", f"{self._object(name)}?alt=media", "storage.objects.get"
             )
             self._must(content)
             if content is not None:
-                found[name.removeprefix(self._below)] = content
-        return found
+                contents[name.removeprefix(self._below)] = content
+        return contents
 
     def delete(self, key: str) -> None:
         path = self._object(f"{self._below}{key}")
@@ -192,16 +192,16 @@ class GoogleBucket:
         names: list[str] = []
         page = ""
         while True:
-            wanted = quote(f"{self._below}{prefix}", safe="")
-            path = f"b/{quote(self._bucket, safe='')}/o?prefix={wanted}{page}"
-            found = self._session.get("storage", path, "storage.objects.list")
-            self._must(found)
-            if found is None:
+            key_prefix = quote(f"{self._below}{prefix}", safe="")
+            path = f"b/{quote(self._bucket, safe='')}/o?prefix={key_prefix}{page}"
+            listing = self._session.get("storage", path, "storage.objects.list")
+            self._must(listing)
+            if listing is None:
                 raise CannotAsk(f"gs://{self._bucket}: there is no such bucket")
-            names += [str(one["name"]) for one in found.get("items") or ()]
-            if not found.get("nextPageToken"):
+            names += [str(entry["name"]) for entry in listing.get("items") or ()]
+            if not listing.get("nextPageToken"):
                 return names
-            page = f"&pageToken={quote(found['nextPageToken'], safe='')}"
+            page = f"&pageToken={quote(listing['nextPageToken'], safe='')}"
 
     def _must(self, answer: Any) -> None:
         if isinstance(answer, NotAnswered):

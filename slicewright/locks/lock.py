@@ -52,19 +52,19 @@ class Judged:
 def read_lock(key: str, text: str | bytes) -> Lock:
     """Raises Unreadable."""
     try:
-        found = json.loads(text)
-        since = datetime.fromisoformat(str(found["timestamp"]))
+        content = json.loads(text)
+        since = datetime.fromisoformat(str(content["timestamp"]))
         lock = Lock(
             key=key,
-            pid=int(found["pid"]),
-            user=str(found["username"]),
-            host=str(found["hostname"]),
+            pid=int(content["pid"]),
+            user=str(content["username"]),
+            host=str(content["hostname"]),
             since=since,
         )
     except (ValueError, KeyError, TypeError) as e:
-        raise Unreadable(f"{key} is not as Pulumi writes a lock ({type(e).__name__})") from None
+        raise Unreadable(f"{key} is not a lock in Pulumi's format ({type(e).__name__})") from None
     if since.tzinfo is None or lock.pid <= 0 or not lock.host:
-        raise Unreadable(f"{key} is not as Pulumi writes a lock (no host, process or time zone)")
+        raise Unreadable(f"{key} is not a lock in Pulumi's format (no host, process or time zone)")
     return lock
 
 
@@ -77,7 +77,7 @@ def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> Judged:
             return Judged(
                 lock=lock,
                 stale=False,
-                why="that process lives on this host",
+                why="that process is running on this host",
                 remedy=f"wait for it, or interrupt it: kill -INT {lock.pid}",
             )
         case Holder.ELSEWHERE:
@@ -86,9 +86,9 @@ def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> Judged:
             return Judged(
                 lock=lock,
                 stale=False,
-                why="whether that process lives cannot be seen from here",
-                remedy="look there (a CI job's own page says whether it has ended); when no pulumi "
-                f"works on the stack, pass --host {lock.host}",
+                why="cannot tell from here whether that process is running",
+                remedy="check that host (a CI job's page shows whether it has ended); if no "
+                f"pulumi is working on the stack, pass --host {lock.host}",
             )
 
 

@@ -67,7 +67,7 @@ def _entries(text: str) -> Sequence[Mapping[str, Any]]:
     except ValueError as e:
         raise NotAHistory(str(e)) from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise NotAHistory("it is no list of updates")
+        raise NotAHistory("it is not a list of updates")
     return entries
 
 

@@ -11,8 +11,8 @@ ROWS: Final = 40
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, at_most: int) -> str:
     lines = [header, ["---"] * len(header), *rows[:at_most]]
-    shown = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return shown + (f"\n\n*and {len(rows) - at_most} more*" if len(rows) > at_most else "")
+    body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return body + (f"\n\n*and {len(rows) - at_most} more*" if len(rows) > at_most else "")
 
 
 def fenced(lines: Sequence[str]) -> str:

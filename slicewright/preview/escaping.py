@@ -7,10 +7,10 @@ from telemetry.plain import plain
 
 def code(text: str) -> str:
     """Returns the text as code, even in a table: no character of it is read as Markdown."""
-    shown = plain(text).replace("|", "\\|")
-    fence = "``" if "`" in shown else "`"
-    pad = " " if "`" in shown else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
+    escaped = plain(text).replace("|", "\\|")
+    fence = "``" if "`" in escaped else "`"
+    pad = " " if "`" in escaped else ""
+    return f"{fence}{pad}{escaped}{pad}{fence}"
 
 
 def text(text: str) -> str:
@@ -19,5 +19,5 @@ def text(text: str) -> str:
     return "".join(f"\\{c}" if c in "\\`*_[]|~#@" else c for c in escaped)
 
 
-def many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -31,21 +31,21 @@ def pools(fleets: Fleets) -> str:
             code(pool.name),
             _kind(pool),
             sizes.get(pool.name, "none"),
-            "<br>".join(_field(one) for one in pool.changes),
+            "<br>".join(_field(field_change) for field_change in pool.changes),
         )
         for pool in change.pools
         if pool.kind != "same" or pool.effect is not ChangeEffect.NONE
     ]
-    fleet = [f"- {_field(one)}" for one in change.fleet]
+    fleet = [f"- {_field(field_change)}" for field_change in change.fleet]
     if not rows and not fleet:
         return ""
     heading = "### Pools, by the stack file"
     parts = []
     if rows:
-        header = ("pool", "effect on its nodes", "nodes so far", "what changes")
+        header = ("pool", "effect on its nodes", "current nodes", "changes")
         parts.append(table(header, rows, at_most=ROWS))
     if fleet:
-        parts.append("Of the cluster and of all pools:\n" + "\n".join(fleet))
+        parts.append("The cluster and all pools:\n" + "\n".join(fleet))
     return "\n\n".join((heading, *parts))
 
 
@@ -61,8 +61,8 @@ def _kind(pool: plan.PartChange) -> str:
 
 
 def _field(change: plan.Change) -> str:
-    what = f"{change.rule.field} {step_text(change.before, change.after)}"
-    return f"{change.effect.text}: {text(what)} ({text(change.why)})"
+    difference = f"{change.rule.field} {step_text(change.before, change.after)}"
+    return f"{change.effect.text}: {text(difference)} ({text(change.why)})"
 
 
 def cost(fleets: Fleets) -> str:

@@ -27,7 +27,7 @@ def section(effects: Coming, notes: Sequence[str], unread: Sequence[UnreadObject
         return ""
     remarks = [f"*{text(note)}*" for note in notes]
     remarks += [
-        f"🔴 {text(line)}, so that more may change than is said here."
+        f"🔴 {text(line)}, so more may change than this report shows."
         for line in lines_of(unread, _UNREAD)
     ]
     return "\n\n".join(("### Nodes in service, by the cluster", *parts, *remarks))
@@ -41,8 +41,8 @@ def _ends(change: Ending) -> str:
         return f"🟢 {subject}; no pod with GPUs runs there."
     lines = [
         f"🔴 {subject}, and {many(len(change.pods), 'pod')} with GPUs "
-        f"end{_s(len(change.pods))}. To move them first, make the new pool under "
-        "another name and drain the old one "
+        f"end{_s(len(change.pods))}. To move them first, create the new pool under another name "
+        "and drain the old one "
         "(docs/how-to/day-two.md):",
         *(f"- on {code(node)}: {code(pod)}" for node, pod in change.pods[:_PODS]),
     ]
@@ -64,7 +64,7 @@ def _rolls(change: Rolling) -> str:
     difference = " and ".join(part for part in parts if part)
     if not change.waves:
         return (
-            f"🔴 Pool {code(change.pool)}: no node can begin to change {difference} as things are: "
+            f"🔴 Pool {code(change.pool)}: no node can start changing {difference} at the moment: "
             f"{_names(change.blocked)}."
             if change.blocked
             else f"🟢 Pool {code(change.pool)}: no node in service changes {difference}."
@@ -78,10 +78,10 @@ def _rolls(change: Rolling) -> str:
     if change.later:
         lines.append(f"\n*and then {many(len(change.later), 'more node')}*")
     if change.blocked:
-        lines.append(f"\n🔴 Cannot begin as things are: {_names(change.blocked)}.")
+        lines.append(f"\n🔴 Cannot start at the moment: {_names(change.blocked)}.")
     lines.append(
-        f"\n{_pods(change)} It takes {span(change.at_most_s)} at most, if every drain and every "
-        "cut takes the whole time that it may."
+        f"\n{_pods(change)} It takes at most {span(change.at_most_s)}, if every drain and every "
+        "partitioning takes its whole time limit."
     )
     lines += [
         f"- on {code(node)}: {code(blocker.pod)}: {text(blocker.why)}"
@@ -94,11 +94,12 @@ def _rolls(change: Rolling) -> str:
 
 def _pods(change: Rolling) -> str:
     if not change.pods_known:
-        return "How many pods it evicts is not known: they could not be listed."
+        return "The number of evicted pods is unknown: they could not be listed."
     evicted = f"{many(change.evicted, 'pod')} {'is' if change.evicted == 1 else 'are'} evicted"
     if not change.unevictable:
-        return f"{evicted}, as things are now."
-    return f"{evicted}, and {many(len(change.unevictable), 'pod')} cannot be now and would hold it:"
+        return f"{evicted}, as of now."
+    blocking = many(len(change.unevictable), "pod")
+    return f"{evicted}, and {blocking} cannot be evicted now and would block it:"
 
 
 def _shrinks(change: Shrinking) -> str:
@@ -111,8 +112,7 @@ def _shrinks(change: Shrinking) -> str:
         ends = f"{fewest} to {most} pods with GPUs end with {'it' if change.going == 1 else 'them'}"
     return (
         f"🔴 Pool {code(change.pool)} has {many(change.nodes, 'node')} and may have {change.most}: "
-        f"{many(change.going, 'node')} of the cloud's choice "
-        f"{'goes' if change.going == 1 else 'go'}, undrained, and {ends}."
+        f"the cloud ends {many(change.going, 'node')} of its choice without a drain, and {ends}."
     )
 
 

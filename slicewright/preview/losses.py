@@ -30,14 +30,14 @@ _GUARDED: Mapping[str, str] = {
     "kubernetes:core/v1:Namespace": "everything in the namespace",
     "kubernetes:core/v1:PersistentVolumeClaim": "the data on its volume",
     "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition": "all objects of this kind",
-    "kubernetes:helm.sh/v3:Release": "what the chart installed; no GPU is offered without it",
+    "kubernetes:helm.sh/v3:Release": "everything that the chart installed: no GPU is offered",
 }
 """Type of resource -> the loss if such a resource ends."""
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _OF_CHART: Mapping[str, str] = {
     "keda": "its CRDs with all ScaledObjects; replicas stay as they are until it is back",
-    "kube-prometheus-stack": "what Prometheus has measured, unless a volume of its own has it",
-    "cluster-autoscaler": "what adds and removes nodes; those that there are stay",
+    "kube-prometheus-stack": "Prometheus's data, unless it is on a persistent volume",
+    "cluster-autoscaler": "the autoscaler: existing nodes stay, and none is added or removed",
 }
 """End of a Helm release's chart name -> the loss if it ends. Other charts are GPU operators."""
 
@@ -52,7 +52,7 @@ class Loss:
     """A resource whose replacement or deletion ends pods or deletes data."""
 
     step: Step
-    what: str
+    affected: str
     nodes: int | None
     """The number of nodes in Pulumi's state. None: unknown, or not a node pool."""
     code: str
@@ -84,10 +84,10 @@ def pools_that_end(
     """The ones of `pools` that lose all nodes, because their node pool or the cluster ends."""
     ending: dict[str, Literal["replaced", "deleted"]] = {}
     for step in preview.steps:
-        what = _GUARDED.get(step.type)
-        if _loss(step) is None or what not in (_POOL, _CLUSTER):
+        affected = _GUARDED.get(step.type)
+        if _loss(step) is None or affected not in (_POOL, _CLUSTER):
             continue
-        gone = pools if what == _CLUSTER else [_pool_of(step)]
+        gone = pools if affected == _CLUSTER else [_pool_of(step)]
         how: Literal["replaced", "deleted"] = (
             "replaced" if step.outcome is Outcome.REPLACED else "deleted"
         )
@@ -110,12 +110,12 @@ def _pool_of(step: Step) -> str:
 
 def _loss(step: Step) -> Loss | None:
     ends = step.outcome in (Outcome.REPLACED, Outcome.DELETED)
-    what = _GUARDED.get(step.type)
-    if not ends or what is None or step.retained or not step.identity:
+    affected = _GUARDED.get(step.type)
+    if not ends or affected is None or step.retained or not step.identity:
         return None
     if step.type == _RELEASE:
-        what = _OF_CHART.get(str(step.before.get("chart", "")).rpartition("/")[2], what)
-    return Loss(step=step, what=what, nodes=_nodes(step.before), code=_code(step))
+        affected = _OF_CHART.get(str(step.before.get("chart", "")).rpartition("/")[2], affected)
+    return Loss(step=step, affected=affected, nodes=_nodes(step.before), code=_code(step))
 
 
 def _code(step: Step) -> str:
@@ -124,11 +124,11 @@ def _code(step: Step) -> str:
     An acknowledgement that stays in the file thus covers no later change. The ID alone is not
     enough: GKE's IDs consist of names.
     """
-    said = json.dumps(
+    identity = json.dumps(
         [step.urn, step.outcome.value, step.identity, step.since, sorted(step.causes)]
     )
     name = _NOT_IN_CODES.sub("_", step.name)
-    return f"{name}:{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+    return f"{name}:{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 
 
 def _nodes(state: Mapping[str, Any]) -> int | None:

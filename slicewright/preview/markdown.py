@@ -25,16 +25,18 @@ _ERROR_LINES = 30
 
 def report(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> str:
     """Returns at most LONGEST characters. Sections at the end that do not fit are only counted."""
-    kept = []
+    parts = []
     length = 0
     sections = [section for section in _sections(stack, preview, guard, fleets) if section]
     for n, section in enumerate(sections):
         if length + len(section) > LONGEST - 200:
-            kept.append(f"*{_many(len(sections) - n, 'more section')} did not fit in here.*")
+            parts.append(
+                f"*{_many(len(sections) - n, 'more section')} did not fit into this report.*"
+            )
             break
-        kept.append(section)
+        parts.append(section)
         length += len(section) + 2
-    return "\n\n".join(kept) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def _sections(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> Iterator[str]:
@@ -64,16 +66,16 @@ def _heading(stack: str, preview: Preview) -> str:
     if preview.errors:
         return f"Preview of {_code(stack)}: failed"
     counts = {o: sum(1 for s in preview.steps if s.outcome is o) for o in Outcome}
-    said = [f"{count} {outcome.value}" for outcome, count in counts.items() if count]
-    return f"Preview of {_code(stack)}: {', '.join(said) or 'no changes'}"
+    totals = [f"{count} {outcome.value}" for outcome, count in counts.items() if count]
+    return f"Preview of {_code(stack)}: {', '.join(totals) or 'no changes'}"
 
 
 def _failed(preview: Preview) -> str:
     if not preview.errors:
         return ""
     lines = [line for error in preview.errors for line in plain_lines(error).split("\n")]
-    shown = fenced(lines[-_ERROR_LINES:])
-    return f"The preview failed, so that what follows is not all:\n\n{shown}"
+    excerpt = fenced(lines[-_ERROR_LINES:])
+    return f"The preview failed, so this report is incomplete:\n\n{excerpt}"
 
 
 def _verdict(guard: Guard) -> str:
@@ -83,8 +85,8 @@ def _verdict(guard: Guard) -> str:
         lines += [
             "> [!CAUTION]",
             f"> **{_many(len(guard.open), 'change')} {ends} pods or {delete} data, and {are} not "
-            "acknowledged.** Pulumi drains nothing and asks no disruption budget. If that is "
-            "meant, write into the stack file:",
+            "acknowledged.** Pulumi does not drain nodes and ignores disruption budgets. If this "
+            "is intended, add to the stack file:",
             ">",
             "> ```yaml",
             "> config:",
@@ -117,7 +119,7 @@ def _listed_codes(guard: Guard) -> list[str]:
     codes = list(dict.fromkeys(loss.code for loss in (*guard.acknowledged, *guard.open)))
     lines = [f'- "{code}"' for code in codes[:_CODES]]
     if len(codes) > _CODES:
-        lines.append(f"# and {len(codes) - _CODES} more, when these are acknowledged")
+        lines.append(f"# and {len(codes) - _CODES} more, once these are acknowledged")
     return lines
 
 
@@ -140,15 +142,15 @@ def _losses(guard: Guard) -> str:
 
 def _what_ends(loss: Loss) -> str:
     if loss.nodes is None:
-        return loss.what
+        return loss.affected
     return f"{_many(loss.nodes, 'node')} and the pods on {'it' if loss.nodes == 1 else 'them'}"
 
 
 def _why(step: Step) -> str:
     if step.outcome is Outcome.DELETED:
-        return "the program has it no more"
+        return "no longer in the program"
     if not step.causes:
-        return "goes along with another resource that is replaced"
+        return "replaced together with another resource"
     return _listed(step.causes)
 
 
@@ -156,9 +158,9 @@ def _resources(outcome: Outcome, steps: Sequence[Step]) -> str:
     if not steps:
         return ""
     rows = [(_code(s.name), _text(s.type), _differs(s)) for s in steps]
-    shown = table(("resource", "type", "fields"), rows, at_most=ROWS)
+    rows_table = table(("resource", "type", "fields"), rows, at_most=ROWS)
     title = f"{_many(len(steps), 'resource')} {outcome.value}"
-    return f"<details><summary>{title}</summary>\n\n{shown}\n\n</details>"
+    return f"<details><summary>{title}</summary>\n\n{rows_table}\n\n</details>"
 
 
 def _differs(step: Step) -> str:

@@ -94,28 +94,28 @@ class Preview:
 def read_preview(text: str) -> Preview:
     """Raises NotAPreview."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError as e:
         raise NotAPreview(_why_not_json(text, e)) from None
-    if not isinstance(found, dict) or not isinstance(found.get("steps", []), list):
+    if not isinstance(document, dict) or not isinstance(document.get("steps", []), list):
         raise NotAPreview("it has no list of steps")
-    raw = found.get("steps", [])
-    if "steps" not in found and "diagnostics" not in found:
+    raw = document.get("steps", [])
+    if "steps" not in document and "diagnostics" not in document:
         raise NotAPreview("it has neither steps nor diagnostics")
     try:
         steps = _by_resource(raw)
-        said = [
-            (str(one.get("severity")), str(one["message"]).removeprefix("error: ").strip())
-            for one in found.get("diagnostics") or ()
+        diagnostics = [
+            (str(entry.get("severity")), str(entry["message"]).removeprefix("error: ").strip())
+            for entry in document.get("diagnostics") or ()
         ]
-        unchanged = sum(1 for one in raw if one["op"] == "same")
+        unchanged = sum(1 for operation in raw if operation["op"] == "same")
     except (KeyError, TypeError, AttributeError, IndexError) as e:
-        raise NotAPreview(f"a step is not as Pulumi writes it ({type(e).__name__}: {e})") from None
+        raise NotAPreview(f"a step is not in Pulumi's format ({type(e).__name__}: {e})") from None
     return Preview(
         steps=steps,
         unchanged=unchanged,
-        errors=tuple(text for severity, text in said if severity == "error"),
-        warnings=tuple(text for severity, text in said if severity == "warning"),
+        errors=tuple(text for severity, text in diagnostics if severity == "error"),
+        warnings=tuple(text for severity, text in diagnostics if severity == "warning"),
     )
 
 
@@ -134,16 +134,16 @@ def _why_not_json(text: str, error: ValueError) -> str:
 
 def _by_resource(raw: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
     """Merges the engine's steps by resource: a replacement has up to three."""
-    found: dict[str, Step] = {}
-    for one in raw:
-        outcome = _OUTCOMES.get(one["op"])
+    steps: dict[str, Step] = {}
+    for operation in raw:
+        outcome = _OUTCOMES.get(operation["op"])
         if outcome is None:
             continue
-        step = _step(one, outcome)
-        earlier = found.get(step.urn)
+        step = _step(operation, outcome)
+        earlier = steps.get(step.urn)
         if earlier is None or not (earlier.causes or earlier.identity):
-            found[step.urn] = step
-    return tuple(found.values())
+            steps[step.urn] = step
+    return tuple(steps.values())
 
 
 def _step(raw: Mapping[str, Any], outcome: Outcome) -> Step:

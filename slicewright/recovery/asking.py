@@ -20,33 +20,35 @@ class Answers:
     """URN -> the reason why it stays unknown."""
 
 
-def ask(found: Recovered) -> Answers:
+def ask(recovered: Recovered) -> Answers:
     """Raises CannotAsk if AWS cannot be asked at all."""
-    resources: Sequence[Mapping[str, Any]] = found.deployment["deployment"].get("resources") or ()
-    taken = {str(one["id"]) for one in resources if "id" in one}
+    resources: Sequence[Mapping[str, Any]] = (
+        recovered.deployment["deployment"].get("resources") or ()
+    )
+    known_ids = {str(adopted["id"]) for adopted in resources if "id" in adopted}
     ids: dict[str, str | None] = {}
     unclear: dict[str, str] = {}
-    for resource in found.pending:
+    for resource in recovered.pending:
         settings = provider_settings(resource, resources)
         question = sought(resource, settings.get("region"), settings.get("profile"))
         if question is None:
             continue
-        answer = _asked(question)
+        answer = _candidates(question)
         if isinstance(answer, str):
             unclear[question.urn] = answer
             continue
-        new = [one for one in answer if one.rpartition(",")[2] not in taken]
+        new = [identity for identity in answer if identity.rpartition(",")[2] not in known_ids]
         if len(new) > 1:
             unclear[question.urn] = (
-                f"the account has several that it may be: {', '.join(new)}. Delete those that "
-                "nothing uses, then run this again"
+                f"several resources of the account match: {', '.join(new)}. Delete the unused "
+                "ones, then run the command again"
             )
         else:
             ids[question.urn] = new[0] if new else None
     return Answers(ids=ids, open=unclear)
 
 
-def _asked(question: Sought) -> list[str] | str:
+def _candidates(question: Sought) -> list[str] | str:
     """Returns the IDs, or the reason why there is no answer."""
     session = AwsSession(question.region, question.profile)
 
@@ -56,7 +58,7 @@ def _asked(question: Sought) -> list[str] | str:
             pages = client.get_paginator(question.operation).paginate(**question.parameters)
         else:
             pages = [getattr(client, question.operation)(**question.parameters)]
-        return [one for page in pages for one in page[question.listed]]
+        return [description for page in pages for description in page[question.listed]]
 
     answer = session.answer(question.right, read)
     if isinstance(answer, NotAnswered):

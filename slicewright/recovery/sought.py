@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 Inputs = Mapping[str, Any]
-Found = Mapping[str, Any]
+Description = Mapping[str, Any]
 """AWS's description of one resource."""
 
 
@@ -37,13 +37,14 @@ class Sought:
     inputs: Inputs = field(hash=False)
     kind: str
 
-    def ids(self, found: Sequence[Found]) -> list[str]:
+    def ids(self, descriptions: Sequence[Description]) -> list[str]:
         """The IDs of the resources that the creation may have created."""
         how = _KINDS[self.kind]
         return [
-            how.identity(one, self.inputs)
-            for one in found
-            if (how.service != "ec2" or _has_tags(one, self.inputs)) and how.fits(one, self.inputs)
+            how.identity(description, self.inputs)
+            for description in descriptions
+            if (how.service != "ec2" or _has_tags(description, self.inputs))
+            and how.fits(description, self.inputs)
         ]
 
 
@@ -52,29 +53,35 @@ class _How:
     service: str = "ec2"
     operation: str
     listed: str
-    identity: Callable[[Found, Inputs], str]
-    fits: Callable[[Found, Inputs], bool]
-    asked: Callable[[Inputs], Mapping[str, Any] | None] = lambda inputs: _by_tags("Filters", inputs)
+    identity: Callable[[Description, Inputs], str]
+    fits: Callable[[Description, Inputs], bool]
+    parameters: Callable[[Inputs], Mapping[str, Any] | None] = lambda inputs: _by_tags(
+        "Filters", inputs
+    )
     """Returns the parameters, or None if the resource could not be distinguished from others."""
 
 
-def _same(**pairs: str) -> Callable[[Found, Inputs], bool]:
+def _same(**pairs: str) -> Callable[[Description, Inputs], bool]:
     """Returns a check that fields of the answer equal the inputs. AWS's name -> Pulumi's name."""
-    return lambda one, inputs: all(one.get(a) == inputs.get(b) for a, b in pairs.items())
+    return lambda description, inputs: all(
+        description.get(a) == inputs.get(b) for a, b in pairs.items()
+    )
 
 
-def _free_or_there(one: Found, inputs: Inputs) -> bool:
+def _free_or_there(description: Description, inputs: Inputs) -> bool:
     """True if it is attached to no other VPC: a second call attaches an internet gateway."""
-    attached = {a.get("VpcId") for a in one.get("Attachments") or ()}
+    attached = {a.get("VpcId") for a in description.get("Attachments") or ()}
     return not attached or attached == {inputs.get("vpcId")}
 
 
-def _living(one: Found, inputs: Inputs) -> bool:
-    return one.get("State") in ("pending", "available") and _same(SubnetId="subnetId")(one, inputs)
+def _living(description: Description, inputs: Inputs) -> bool:
+    return description.get("State") in ("pending", "available") and _same(SubnetId="subnetId")(
+        description, inputs
+    )
 
 
-def _field(name: str) -> Callable[[Found, Inputs], str]:
-    return lambda one, _: str(one[name])
+def _field(name: str) -> Callable[[Description, Inputs], str]:
+    return lambda description, _: str(description[name])
 
 
 _KINDS: Final[Mapping[str, _How]] = {
@@ -106,14 +113,14 @@ _KINDS: Final[Mapping[str, _How]] = {
         operation="describe_addresses",
         listed="Addresses",
         identity=_field("AllocationId"),
-        fits=lambda one, _: "AllocationId" in one,
+        fits=lambda description, _: "AllocationId" in description,
     ),
     "aws:ec2/natGateway:NatGateway": _How(
         operation="describe_nat_gateways",
         listed="NatGateways",
         identity=_field("NatGatewayId"),
         fits=_living,
-        asked=lambda inputs: _by_tags("Filter", inputs),
+        parameters=lambda inputs: _by_tags("Filter", inputs),
     ),
     "aws:ec2/launchTemplate:LaunchTemplate": _How(
         operation="describe_launch_templates",
@@ -125,10 +132,12 @@ _KINDS: Final[Mapping[str, _How]] = {
         service="eks",
         operation="list_pod_identity_associations",
         listed="associations",
-        identity=lambda one, inputs: f"{inputs['clusterName']},{one['associationId']}",
+        identity=lambda description, inputs: (
+            f"{inputs['clusterName']},{description['associationId']}"
+        ),
         # A service account has only one. Source: EKS API reference, CreatePodIdentityAssociation.
         fits=_same(namespace="namespace", serviceAccount="serviceAccount"),
-        asked=lambda inputs: _picked(inputs, "clusterName", "namespace", "serviceAccount"),
+        parameters=lambda inputs: _picked(inputs, "clusterName", "namespace", "serviceAccount"),
     ),
 }
 
@@ -144,7 +153,7 @@ def sought(resource: Mapping[str, Any], region: str | None, profile: str | None)
     if not place:
         return None
     how = _KINDS.get(kind)
-    parameters = how.asked(inputs) if how is not None else None
+    parameters = how.parameters(inputs) if how is not None else None
     if how is None or parameters is None:
         return None
     return Sought(
@@ -171,16 +180,14 @@ def _picked(inputs: Inputs, *names: str) -> Mapping[str, Any] | None:
     return {name: inputs[name] for name in names} if inputs.keys() >= set(names) else None
 
 
-def _has_tags(one: Found, inputs: Inputs) -> bool:
-    there = {tag["Key"]: tag["Value"] for tag in one.get("Tags") or ()}
-    return _tags(inputs).items() <= there.items()
+def _has_tags(description: Description, inputs: Inputs) -> bool:
+    existing = {tag["Key"]: tag["Value"] for tag in description.get("Tags") or ()}
+    return _tags(inputs).items() <= existing.items()
 
 
 def _tags(inputs: Inputs) -> Mapping[str, str]:
     """The tags, including the provider's default tags if the state has them."""
-    found = inputs.get("tagsAll") or inputs.get("tags")
-    if not isinstance(found, Mapping):
+    tags = inputs.get("tagsAll") or inputs.get("tags")
+    if not isinstance(tags, Mapping):
         return {}
-    return {
-        key: value for key, value in found.items() if isinstance(value, str) and key[:2] != "__"
-    }
+    return {key: value for key, value in tags.items() if isinstance(value, str) and key[:2] != "__"}

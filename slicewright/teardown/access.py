@@ -21,8 +21,8 @@ def client_of(kubeconfig: str) -> Client:
     """
     try:
         context = context_of(json.loads(kubeconfig), Path.cwd())
-        found = CredentialSource(context).current()
+        credentials = CredentialSource(context).current()
     except (BadKubeconfig, NoCredentials, ValueError) as e:
-        said = " ".join(str(e).split())
-        raise NoAccess(f"the kubeconfig of the stack's state cannot be used: {said}") from None
-    return Client(found, user_agent="slicewright-destroy")
+        reason = " ".join(str(e).split())
+        raise NoAccess(f"the kubeconfig in the stack's state cannot be used: {reason}") from None
+    return Client(credentials, user_agent="slicewright-destroy")

@@ -12,10 +12,10 @@ from slicewright.teardown.life import Life
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Listing:
     """The leftovers that one look shows."""
 
-    left: Sequence[Leftover]
+    leftovers: Sequence[Leftover]
     not_asked: Sequence[NotAnswered]
     """Unanswered questions. The leftovers of those kinds are unknown."""
 
@@ -41,12 +41,12 @@ Outcome = Held | Refused | None
 class Account(Protocol):
     """Raises CannotAsk if no more questions are possible, for example after credentials expire."""
 
-    def cluster_is_there(self) -> Answer[bool]: ...
+    def cluster_exists(self) -> Answer[bool]: ...
 
     def life(self) -> Answer[Life]:
         """The cloud's facts about the existing cluster. Empty if there is no cluster."""
 
-    def look(self, life: Life) -> Found:
+    def look(self, life: Life) -> Listing:
         """Resources that have the cluster's mark, or are in the networks of this life."""
 
     def delete(self, leftover: Leftover) -> Outcome: ...

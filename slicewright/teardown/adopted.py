@@ -32,30 +32,30 @@ class AdoptedOperator:
             client = self.connect()
             spec = self._spec(client)
             named = values.named_config_maps(spec)
-            there = {name for name in named.values() if self._exists(client, name)}
+            existing = {name for name in named.values() if self._exists(client, name)}
         except (NoCluster, ApiError, Unreachable) as e:
             return [
-                f"whether ClusterPolicy {self.policy} still names this stack's ConfigMaps is not "
-                f"known: {' '.join(str(e).split())}"
+                f"cannot tell whether ClusterPolicy {self.policy} still names this stack's "
+                f"ConfigMaps: {' '.join(str(e).split())}"
             ]
         if not named:
             return []
         which = ", ".join(f"spec.{field}: {name}" for field, name in sorted(named.items()))
-        when = "that this destroys" if there else "that are gone"
+        when = "that this command deletes" if existing else "that no longer exist"
         return [
-            f"ClusterPolicy {self.policy} names ConfigMaps {when} ({which}), without which its "
-            "pods do not start again; set them where the operator's settings are kept, or at "
-            f"once: {values.release_command(self.policy, spec)}"
+            f"ClusterPolicy {self.policy} names ConfigMaps {when} ({which}); its pods cannot "
+            "restart without them: change these fields in the operator's configuration, or run: "
+            f"{values.release_command(self.policy, spec)}"
         ]
 
     def _spec(self, client: Client) -> Mapping[str, Any]:
         try:
-            found = client.get(path_of(*_POLICIES, self.policy))
+            policy = client.get(path_of(*_POLICIES, self.policy))
         except ApiError as e:
             if e.status == 404:  # the operator is gone, too
                 return {}
             raise
-        return dict(found.get("spec") or {})
+        return dict(policy.get("spec") or {})
 
     def _exists(self, client: Client, name: str) -> bool:
         try:

@@ -79,10 +79,10 @@ class Pulumi:
         """Returns the output of `pulumi stack export`. Raises EngineFailed."""
         text = self._stack("export")
         try:
-            found: Mapping[str, Any] = json.loads(text)
+            state: Mapping[str, Any] = json.loads(text)
         except ValueError as e:
-            raise EngineFailed(f"what `pulumi stack export` prints cannot be read: {e}") from None
-        return found
+            raise EngineFailed(f"cannot parse the output of `pulumi stack export`: {e}") from None
+        return state
 
     def history(self, page: int) -> str:
         """Returns the output of `pulumi stack history --json`, newest first.
@@ -93,7 +93,7 @@ class Pulumi:
 
     def replace_state(self, state: Mapping[str, Any]) -> None:
         """state: the result of `exported`, modified. Raises EngineFailed."""
-        done = self._run("stack", "import", given=json.dumps(state))
+        done = self._run("stack", "import", input_text=json.dumps(state))
         if done.returncode:
             raise EngineFailed(f"`pulumi stack import` failed: {' '.join(done.stderr.split())}")
 
@@ -117,7 +117,7 @@ class Pulumi:
         if done.returncode:
             if "no stack named" in done.stderr:
                 raise NoStack(
-                    f"there is no stack {self.stack}: nothing was made, or it was removed"
+                    f"stack {self.stack} does not exist: it was never deployed, or was removed"
                 )
             raise EngineFailed(f"`pulumi stack {command}` failed: {done.stderr.strip()}")
         return done.stdout
@@ -125,25 +125,23 @@ class Pulumi:
     def _json(self, command: str, *flags: str) -> str:
         done = self._run(command, *flags, "--json")
         if done.returncode and not done.stdout.strip():
-            said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-            raise EngineFailed(f"`pulumi {command}` failed: {said}")
+            reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            raise EngineFailed(f"`pulumi {command}` failed: {reason}")
         return done.stdout
 
-    def _run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        """given: the text for its standard input. Raises EngineFailed."""
+    def _run(self, *arguments: str, input_text: str = "") -> subprocess.CompletedProcess[str]:
+        """input_text: the text for its standard input. Raises EngineFailed."""
         try:
             return subprocess.run(
                 ["pulumi", *arguments, "--non-interactive", "--stack", self.stack],
                 env=_environment(),
-                input=given,
+                input=input_text,
                 capture_output=True,
                 text=True,
                 check=False,
             )
         except OSError as e:
-            raise EngineFailed(
-                f"pulumi does not start ({e.strerror}); install it, or mend PATH"
-            ) from None
+            raise _not_started(e) from None
 
     def destroy(
         self,
@@ -172,33 +170,41 @@ class Pulumi:
                 errors="replace",
             )
         except OSError as e:
-            raise EngineFailed(
-                f"pulumi does not start ({e.strerror}); install it, or mend PATH"
-            ) from None
-        assert process.stdout is not None
-        lines: queue.Queue[str | None] = queue.Queue()
-        reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
-        reader.start()
-        tail: list[str] = []
-        failure: CannotAsk | None = None
-        try:
-            while True:
-                try:
-                    line = lines.get(timeout=_TICK_S)
-                except queue.Empty:
-                    if failure is None:
-                        failure = _tried(meanwhile)
-                    continue
-                if line is None:
-                    break
-                show(line)
-                tail = [*tail[-_TAIL:], line]
-        finally:
-            # An interrupt has reached pulumi, too. Wait: it saves its state.
-            code = process.wait()
-        if failure is not None:
-            raise failure
-        return judged(code, "\n".join(tail))
+            raise _not_started(e) from None
+        return _follow(process, show, meanwhile)
+
+
+def _follow(
+    process: subprocess.Popen[str], show: Callable[[str], None], meanwhile: Callable[[], None]
+) -> Destroyed:
+    """Shows the output until the process ends, then raises the failure of `meanwhile`, if any."""
+    assert process.stdout is not None
+    lines: queue.Queue[str | None] = queue.Queue()
+    reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
+    reader.start()
+    tail: list[str] = []
+    failure: CannotAsk | None = None
+    try:
+        while True:
+            try:
+                line = lines.get(timeout=_TICK_S)
+            except queue.Empty:
+                failure = failure or _tried(meanwhile)
+                continue
+            if line is None:
+                break
+            show(line)
+            tail = [*tail[-_TAIL:], line]
+    finally:
+        # An interrupt has reached pulumi, too. Wait: it saves its state.
+        code = process.wait()
+    if failure is not None:
+        raise failure
+    return judged(code, "\n".join(tail))
+
+
+def _not_started(error: OSError) -> EngineFailed:
+    return EngineFailed(f"cannot start pulumi ({error.strerror}); install it, or fix PATH")
 
 
 def judged(code: int, output: str) -> Destroyed:

@@ -67,7 +67,11 @@ def _of_karpenter(objects: Objects) -> Iterator[Key]:
 def _addresses(objects: Objects) -> Iterator[Key]:
     for service in objects.services:
         listed = str((service["metadata"].get("annotations") or {}).get(_ADDRESSES, ""))
-        yield from (("address", one.strip()) for one in listed.split(",") if one.strip())
+        yield from (
+            ("address", allocation.strip())
+            for allocation in listed.split(",")
+            if allocation.strip()
+        )
 
 
 def _balancers(objects: Objects) -> Iterator[str]:
@@ -84,6 +88,6 @@ def _balancers(objects: Objects) -> Iterator[str]:
         yield from (str(a["value"]).lower() for a in addresses if a.get("value"))
 
 
-def _hostnames(one: Object) -> Iterable[str]:
-    balancer = (one.get("status") or {}).get("loadBalancer") or {}
+def _hostnames(resource: Object) -> Iterable[str]:
+    balancer = (resource.get("status") or {}).get("loadBalancer") or {}
     return [str(i["hostname"]).lower() for i in balancer.get("ingress") or () if i.get("hostname")]

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.doctor.google_session import GoogleSession
-from slicewright.teardown.account import Found, Held, Outcome, Refused
+from slicewright.teardown.account import Held, Listing, Outcome, Refused
 from slicewright.teardown.ingresses import of_ingresses
 from slicewright.teardown.leftovers import (
     GoogleNetwork,
@@ -43,28 +43,28 @@ class GoogleProject:
         self._project = f"projects/{quote(project, safe=':')}"
         self._session = GoogleSession(project)
 
-    def cluster_is_there(self) -> Answer[bool]:
+    def cluster_exists(self) -> Answer[bool]:
         path = f"{self._project}/locations/{self._location}/clusters/{self._cluster}"
-        found = self._session.get("container", path, "container.clusters.get")
-        return found if isinstance(found, NotAnswered) else found is not None
+        cluster = self._session.get("container", path, "container.clusters.get")
+        return cluster if isinstance(cluster, NotAnswered) else cluster is not None
 
     def life(self) -> Answer[Life]:
         """Returns an empty life if there is no such cluster."""
         path = f"{self._project}/locations/{self._location}/clusters/{self._cluster}"
-        found = self._session.get("container", path, "container.clusters.get")
-        if isinstance(found, NotAnswered):
-            return found
-        return Life() if found is None else Life(begun=in_iso(found.get("createTime")))
+        cluster = self._session.get("container", path, "container.clusters.get")
+        if isinstance(cluster, NotAnswered):
+            return cluster
+        return Life() if cluster is None else Life(begun=in_iso(cluster.get("createTime")))
 
-    def look(self, life: Life) -> Found:
+    def look(self, life: Life) -> Listing:
         refused: list[NotAnswered] = []
 
         def listed(collection: str, *, aggregated: bool = True) -> list[dict[str, Any]]:
-            found = self._listed(collection, aggregated=aggregated)
-            if isinstance(found, NotAnswered):
-                refused.append(found)
+            from_network = self._listed(collection, aggregated=aggregated)
+            if isinstance(from_network, NotAnswered):
+                refused.append(from_network)
                 return []
-            return found
+            return from_network
 
         disks = of_disks(listed("disks"), self._cluster, self._location)
         keys = life.named | life.named_if_later | life.retained
@@ -85,42 +85,44 @@ class GoogleProject:
             health_checks=listed("healthChecks"),
             certificates=listed("sslCertificates"),
         )
-        taken = self._name_taken()
-        if isinstance(taken, NotAnswered):
-            refused.append(taken)
+        name_taken = self._name_taken()
+        if isinstance(name_taken, NotAnswered):
+            refused.append(name_taken)
         # Without an answer, a network tag proves nothing: another cluster may have the same tag.
-        found = of_network(
+        from_network = of_network(
             network,
             self._cluster,
-            own=life.networks,
-            name_taken=taken is not False,
+            stack_networks=life.networks,
+            name_taken=name_taken is not False,
             is_of_this_life=life.precedes,
         )
-        left = [*disks, *snapshots, *found, *of_ingresses(network, found)]
-        return Found(left=[life.judged(one) for one in left], not_asked=refused)
+        leftovers = [*disks, *snapshots, *from_network, *of_ingresses(network, from_network)]
+        return Listing(
+            leftovers=[life.judged(leftover) for leftover in leftovers], not_asked=refused
+        )
 
     def delete(self, leftover: Leftover) -> Outcome:
-        said = self._session.delete("compute", leftover.id, _right_to_delete(leftover.id))
-        if not isinstance(said, NotAnswered):
+        answer = self._session.delete("compute", leftover.id, _right_to_delete(leftover.id))
+        if not isinstance(answer, NotAnswered):
             return None
-        return Refused(why=said.why) if said.why.startswith(_MISSING) else Held(why=said.why)
+        return Refused(why=answer.why) if answer.why.startswith(_MISSING) else Held(why=answer.why)
 
     def _name_taken(self) -> Answer[bool]:
         """True if another location of the project has a cluster of this name."""
         path = f"{self._project}/locations/-/clusters"
-        found = self._session.get("container", path, "container.clusters.list")
-        if isinstance(found, NotAnswered):
-            return found
+        response = self._session.get("container", path, "container.clusters.list")
+        if isinstance(response, NotAnswered):
+            return response
         return any(
-            one["name"] == self._cluster and one["location"] != self._location
-            for one in (found or {}).get("clusters", ())
+            cluster["name"] == self._cluster and cluster["location"] != self._location
+            for cluster in (response or {}).get("clusters", ())
         )
 
     def _listed(self, collection: str, *, aggregated: bool) -> Answer[list[dict[str, Any]]]:
         """Returns all items of the project, page by page."""
         place = "aggregated" if aggregated else "global"
         path = f"{self._project}/{place}/{collection}"
-        found: list[dict[str, Any]] = []
+        resources: list[dict[str, Any]] = []
         token = ""
         while True:
             page = self._session.get(
@@ -132,10 +134,10 @@ class GoogleProject:
                 return page
             if page is None:
                 return NotAnswered(why=f"there is no {self._project}")
-            found += _members(page, collection) if aggregated else page.get("items", ())
+            resources += _members(page, collection) if aggregated else page.get("items", ())
             token = str(page.get("nextPageToken", ""))
             if not token:
-                return found
+                return resources
 
 
 def _members(page: Mapping[str, Any], collection: str) -> Iterable[dict[str, Any]]:

@@ -29,65 +29,82 @@ _REDIRECT: Final = re.compile(r"k8s2?-rm-.+")
 _BACKEND: Final = re.compile(r"/(backendServices|backendBuckets)/")
 
 
-def of_ingresses(found: GoogleNetwork, known: Iterable[Leftover]) -> list[Leftover]:
-    """known: the cluster's other leftovers, with its firewall rules.
+def of_ingresses(network: GoogleNetwork, leftovers: Iterable[Leftover]) -> list[Leftover]:
+    """leftovers: the cluster's other leftovers, with its firewall rules.
 
     If a rule has only the cluster's mark, then so do the resources that the rule identifies.
     """
-    rules = list(known)
-    proven = [replace(one, mark=one.proof) for one in _hanging_on(found, rules)]
-    known_ids = {one.id for one in proven}
-    by_mark = _hanging_on(found, [replace(r, proof=r.mark) for r in rules if not r.proof])
+    rules = list(leftovers)
+    proven = [replace(leftover, mark=leftover.proof) for leftover in _hanging_on(network, rules)]
+    known_ids = {leftover.id for leftover in proven}
+    by_mark = _hanging_on(network, [replace(r, proof=r.mark) for r in rules if not r.proof])
     marked = [replace(o, mark=o.proof, proof="") for o in by_mark if o.id not in known_ids]
     return [*proven, *marked]
 
 
-def _hanging_on(found: GoogleNetwork, known: Iterable[Leftover]) -> list[Leftover]:
+def _hanging_on(network: GoogleNetwork, rules: Iterable[Leftover]) -> list[Leftover]:
     """Returns the resources that these firewall rules prove.
 
     The search goes from the last resource to delete to the first, as each proves the next. A
     resource that a person created and pointed at the cluster's (a proxy, a certificate) lacks GKE's
     name, and stays.
     """
-    by_uid = {
+    by_uid = _uid_proofs(rules)
+    leftovers = [
+        *_named("backend service", network.backend_services, by_uid),
+        *_named("health check", network.health_checks, by_uid),
+    ]
+    if not by_uid:
+        return leftovers
+    backends = frozenset(backend.id for backend in leftovers if backend.kind == "backend service")
+    maps, by_hash = _url_maps(network, by_uid, backends)
+    redirects = [url_map for url_map in network.url_maps if _REDIRECT.fullmatch(url_map["name"])]
+    leftovers += maps
+    leftovers += _named("redirect map", redirects, by_uid, by_hash)
+    leftovers += _named("certificate", network.certificates, by_uid, by_hash)
+    for kind, resources, field in (
+        ("target proxy", network.target_proxies, "urlMap"),
+        ("forwarding rule", network.forwarding_rules, "target"),
+    ):
+        leftovers += _named(kind, resources, by_uid, by_hash)
+        # A long name of the first scheme is truncated, within the UID.
+        known_ids = {leftover.id for leftover in leftovers}
+        leftovers += _leading_to(kind, resources, field, known_ids)
+    leftovers += _named("address", network.addresses, by_uid, by_hash)
+    return leftovers
+
+
+def _uid_proofs(rules: Iterable[Leftover]) -> dict[str, str]:
+    """UID in the name of a proven firewall rule -> the proof that it gives to others."""
+    return {
         match[1]: f"named with the cluster's UID {match[1]}, as firewall rule {match[0]}, which is "
         f"{rule.proof}"
-        for rule in known
+        for rule in rules
         if rule.kind == "firewall rule"
         and rule.proof
         and (match := _FIREWALL.fullmatch(rule.id.rpartition("/")[2]))
     }
-    left = [
-        *_named("backend service", found.backend_services, by_uid),
-        *_named("health check", found.health_checks, by_uid),
-    ]
-    if not by_uid:
-        return left
-    backends = frozenset(one.id for one in left if one.kind == "backend service")
-    maps = [one for one in found.url_maps if not _REDIRECT.fullmatch(one["name"])]
-    redirects = [one for one in found.url_maps if _REDIRECT.fullmatch(one["name"])]
-    proven = {one.id: one for one in _named("URL map", maps, by_uid)}
+
+
+def _url_maps(
+    network: GoogleNetwork, by_uid: Mapping[str, str], backends: frozenset[str]
+) -> tuple[list[Leftover], dict[str, str]]:
+    """Returns the cluster's URL maps, and the proofs that the hashes in their names give.
+
+    backends: IDs of the cluster's backend services.
+    """
+    maps = [url_map for url_map in network.url_maps if not _REDIRECT.fullmatch(url_map["name"])]
+    proven = {leftover.id: leftover for leftover in _named("URL map", maps, by_uid)}
     by_hash: dict[str, str] = {}
-    for one in maps:
-        leads_to = frozenset(_backends(one))
-        if _MADE_BY_GKE.fullmatch(one["name"]) and leads_to and leads_to <= backends:
+    for url_map in maps:
+        leads_to = frozenset(_backends(url_map))
+        if _MADE_BY_GKE.fullmatch(url_map["name"]) and leads_to and leads_to <= backends:
             proof = "leads to backend services of the cluster only"
-            proven[path_of(one)] = Leftover(kind="URL map", id=path_of(one), proof=proof)
-            if match := _FRONTEND.fullmatch(one["name"]):
+            identity = path_of(url_map)
+            proven[identity] = Leftover(kind="URL map", id=identity, proof=proof)
+            if match := _FRONTEND.fullmatch(url_map["name"]):
                 by_hash[match[1]] = f"named with {match[1]}, as URL map {match[0]}, which {proof}"
-    left += proven.values()
-    left += _named("redirect map", redirects, by_uid, by_hash)
-    left += _named("certificate", found.certificates, by_uid, by_hash)
-    for kind, resources, field in (
-        ("target proxy", found.target_proxies, "urlMap"),
-        ("forwarding rule", found.forwarding_rules, "target"),
-    ):
-        named = _named(kind, resources, by_uid, by_hash)
-        left += named
-        # A long name of the first scheme is truncated, within the UID.
-        left += _leading_to(kind, resources, field, {one.id for one in left})
-    left += _named("address", found.addresses, by_uid, by_hash)
-    return left
+    return list(proven.values()), by_hash
 
 
 def _named(
@@ -97,29 +114,31 @@ def _named(
     by_hash: Mapping[str, str] | None = None,
 ) -> list[Leftover]:
     """by_uid, by_hash: parts of names, each with the proof that it gives."""
-    left = []
-    for one in resources:
-        name = str(one["name"])
+    leftovers = []
+    for resource in resources:
+        name = str(resource["name"])
         frontend = _FRONTEND.fullmatch(name)
         proof = (by_hash or {}).get(frontend[1], "") if frontend else ""
-        for uid, shown in by_uid.items():
+        for uid, uid_proof in by_uid.items():
             whole = name.startswith("k8s-") and name.endswith(f"--{uid}")
             if whole or name.startswith(f"k8s1-{uid[:8]}-"):
-                proof = shown
+                proof = uid_proof
         if proof:
-            left.append(Leftover(kind=kind, id=path_of(one), proof=proof))
-    return left
+            leftovers.append(Leftover(kind=kind, id=path_of(resource), proof=proof))
+    return leftovers
 
 
 def _leading_to(
-    kind: str, resources: Sequence[Resource], field: str, known: set[str]
+    kind: str, resources: Sequence[Resource], field: str, known_ids: set[str]
 ) -> list[Leftover]:
     return [
-        Leftover(kind=kind, id=path_of(one), proof=f"leads to {to}, which is the cluster's")
-        for one in resources
-        if (to := path_of({"selfLink": one.get(field, "")})) in known
-        and path_of(one) not in known
-        and _MADE_BY_GKE.fullmatch(str(one["name"]))
+        Leftover(
+            kind=kind, id=path_of(resource), proof=f"leads to {to}, which belongs to the cluster"
+        )
+        for resource in resources
+        if (to := path_of({"selfLink": resource.get(field, "")})) in known_ids
+        and path_of(resource) not in known_ids
+        and _MADE_BY_GKE.fullmatch(str(resource["name"]))
     ]
 
 

@@ -79,10 +79,10 @@ def read_shared(client: Client, namespaces: Iterable[str]) -> Shared:
     """namespaces: the namespaces that the stack deletes. Raises ApiError, Unreachable."""
     return Shared(
         inside=[
-            (kind, one)
+            (kind, resource)
             for namespace in namespaces
             for kind, (version, plural) in _OF_PEOPLE.items()
-            for one in _list(client, path_of(version, plural, namespace=namespace))
+            for resource in _list(client, path_of(version, plural, namespace=namespace))
         ],
         gpu_pools=_list(client, _GPU_POOLS),
     )
@@ -130,18 +130,18 @@ class Clearing:
         Nothing else ends them once Karpenter is gone. A pool that is being deleted gets no machines
         for the evicted pods.
         """
-        asked = []
+        deletions = []
         for kind, listed, plural in (
             ("NodePool", objects.node_pools, "node_pools"),
             ("NodeClaim", objects.node_claims, "node_claims"),
         ):
-            for one in listed:
-                name = one["metadata"]["name"]
+            for resource in listed:
+                name = resource["metadata"]["name"]
                 path = f"{_PATHS[plural]}/{name}"
                 self.tell(f"delete {kind} {name}")
                 self._delete(path, {"propagationPolicy": "Foreground"})
-                asked.append((f"{kind} {name}", path))
-        return asked
+                deletions.append((f"{kind} {name}", path))
+        return deletions
 
     def _cordon(self, objects: Objects, *, existing: bool) -> None:
         """Cordons the nodes, so that pods that leave one are not recreated on the next."""
@@ -159,15 +159,15 @@ class Clearing:
                 self._patch(path, {"spec": {"persistentVolumeReclaimPolicy": policy}})
 
     def _delete_balancers(self, objects: Objects) -> Sequence[str]:
-        asked = []
-        for kind, one in balancers(objects):
+        deletions = []
+        for kind, resource in balancers(objects):
             version, plural = _PLURALS[kind]
-            meta = one["metadata"]
+            meta = resource["metadata"]
             path = path_of(version, plural, meta["name"], meta["namespace"])
             self.tell(f"delete {kind} {meta['namespace']}/{meta['name']}")
             self._delete(path)
-            asked.append((f"{kind} {meta['namespace']}/{meta['name']}", path))
-        return self._wait_for(asked)
+            deletions.append((f"{kind} {meta['namespace']}/{meta['name']}", path))
+        return self._wait_for(deletions)
 
     def _drain(self, objects: Objects, *, existing: bool) -> Sequence[str]:
         """Evicts the pods with GPUs until the deadline, so that disruption budgets are respected.
@@ -178,19 +178,22 @@ class Clearing:
         deadline = self.clock.now() + self.wait_s
         refused: dict[str, str] = {}
         while True:
-            left = [
+            remaining = [
                 p
                 for p in _list(self.client, _PATHS["pods"])
                 if p["spec"].get("nodeName") in nodes and wants_gpu(p) and _leaves(p)
             ]
-            if not left:
+            if not remaining:
                 return []
-            for pod in left:
+            for pod in remaining:
                 if "deletionTimestamp" not in pod["metadata"]:
                     self._evict(pod, refused)
             if self.clock.now() >= deadline:
-                names = [f"{p['metadata']['namespace']}/{p['metadata']['name']}" for p in left]
-                return [f"pod {n} has not left: {refused.get(n, 'it is ending')}" for n in names]
+                names = [f"{p['metadata']['namespace']}/{p['metadata']['name']}" for p in remaining]
+                return [
+                    f"pod {n} is still running: {refused.get(n, 'it is terminating')}"
+                    for n in names
+                ]
             self.clock.sleep(_PAUSE_S)
 
     def _evict(self, pod: Object, refused: dict[str, str]) -> None:
@@ -213,21 +216,21 @@ class Clearing:
 
     def _delete_claims(self, objects: Objects) -> Sequence[str]:
         """Deletes the claims and the pods that use them: a claim in use stays."""
-        asked = []
+        deletions = []
         for claim in objects.claims:
             meta = claim["metadata"]
             path = path_of("v1", "persistentvolumeclaims", meta["name"], meta["namespace"])
             name = f"{meta['namespace']}/{meta['name']}"
             self.tell(f"delete claim {name}")
             self._delete(path)
-            asked.append((f"claim {name}", path))
-        names = frozenset(name.removeprefix("claim ") for name, _ in asked)
-        for pod in objects.pods if asked else ():
+            deletions.append((f"claim {name}", path))
+        names = frozenset(name.removeprefix("claim ") for name, _ in deletions)
+        for pod in objects.pods if deletions else ():
             if uses(pod, names):
                 meta = pod["metadata"]
                 path = path_of("v1", "pods", meta["name"], meta["namespace"])
                 self._delete(path)
-        stuck = list(self._wait_for(asked))
+        stuck = list(self._wait_for(deletions))
         # The CSI driver deletes a volume, with its disk, once its claim is gone.
         volumes = [
             (f"volume {v['metadata']['name']}", f"{_PATHS['volumes']}/{v['metadata']['name']}")
@@ -236,18 +239,20 @@ class Clearing:
         ]
         return [*stuck, *self._wait_for(volumes)]
 
-    def _wait_for(self, asked: Sequence[tuple[str, str]]) -> Sequence[str]:
+    def _wait_for(self, objects: Sequence[tuple[str, str]]) -> Sequence[str]:
         """Returns the objects that still exist after the wait, with reasons.
 
-        asked: names and paths.
+        objects: names and paths.
         """
         deadline = self.clock.now() + self.wait_s
-        left = dict(asked)
+        remaining = dict(objects)
         while True:
-            there = {name: one for name, path in left.items() if (one := self._get(path))}
-            left = {name: path for name, path in left.items() if name in there}
-            if not left or self.clock.now() >= deadline:
-                return [f"{name} is still there{_why(there[name])}" for name in left]
+            existing = {
+                name: resource for name, path in remaining.items() if (resource := self._get(path))
+            }
+            remaining = {name: path for name, path in remaining.items() if name in existing}
+            if not remaining or self.clock.now() >= deadline:
+                return [f"{name} still exists{_why(existing[name])}" for name in remaining]
             self.clock.sleep(_PAUSE_S)
 
     def _get(self, path: str) -> JsonObject | None:
@@ -278,12 +283,12 @@ def _unless_gone() -> Iterator[None]:
 
 def _list(client: Client, path: str) -> list[JsonObject]:
     try:
-        found: list[JsonObject] = client.get(path)["items"]
+        items: list[JsonObject] = client.get(path)["items"]
     except ApiError as e:
         if path in _NOT_EVERYWHERE and e.status == 404:
             return []
         raise
-    return found
+    return items
 
 
 def _going(objects: Objects, *, existing: bool) -> list[Object]:
@@ -302,7 +307,7 @@ def _leaves(pod: Object) -> bool:
     return not ended and not any(o["kind"] in ("DaemonSet", "Node") for o in owners)
 
 
-def _why(one: Object) -> str:
+def _why(resource: Object) -> str:
     """Names the finalizers: they wait for their owner, which may be gone."""
-    finalizers = one["metadata"].get("finalizers") or ()
+    finalizers = resource["metadata"].get("finalizers") or ()
     return f": finalizer {', '.join(finalizers)}" if finalizers else ""

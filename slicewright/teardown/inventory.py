@@ -82,7 +82,7 @@ class Inventory:
 
     gpu_pods: Sequence[str] = ()
     """Pods with partitions or GPUs on nodes of the stack's pools that have not ended."""
-    others: Mapping[str, int] | None = None
+    other_pods: Mapping[str, int] | None = None
     """Namespace -> pods on the nodes that end. Pods of the cloud and of the stack do not count."""
     claims: Sequence[str] = ()
     volumes: Sequence[Volume] = ()
@@ -106,10 +106,12 @@ class Inventory:
         return [v for v in self.volumes if v.retained]
 
 
-def inventory_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Inventory:
+def inventory_of(
+    objects: Objects, *, existing: bool, stack_namespaces: frozenset[str]
+) -> Inventory:
     """existing: the cluster stays, and so does everything that does not run on the stack's nodes.
 
-    own: namespaces of the stack.
+    stack_namespaces: namespaces of the stack.
     """
     of_pools = {
         _name(n)
@@ -117,20 +119,20 @@ def inventory_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> In
         if not existing or POOL_LABEL in (n["metadata"].get("labels") or {})
     }
     going = [p for p in objects.pods if _runs(p) and p["spec"].get("nodeName") in of_pools]
-    others = Counter(
+    counts = Counter(
         p["metadata"]["namespace"]
         for p in going
-        if p["metadata"]["namespace"] not in own
+        if p["metadata"]["namespace"] not in stack_namespaces
         and not p["metadata"]["namespace"].startswith(_SYSTEM)
         and not _of_daemon_set(p)
     )
-    of_others = dict(sorted(others.items()))
+    of_others = dict(sorted(counts.items()))
     gpu_pods = tuple(_full(p) for p in going if wants_gpu(p))
     if existing:
-        return Inventory(gpu_pods=gpu_pods, others=of_others)
+        return Inventory(gpu_pods=gpu_pods, other_pods=of_others)
     return Inventory(
         gpu_pods=gpu_pods,
-        others=of_others,
+        other_pods=of_others,
         claims=tuple(_full(c) for c in objects.claims),
         volumes=tuple(_volume(v) for v in objects.volumes if on_cloud_disk(v)),
         retained_snapshots={
@@ -153,25 +155,25 @@ def foreign(shared: Shared, state: State) -> Sequence[str]:
 
     An owned object follows its owner, and a chart's object belongs to its release.
     """
-    known = state.inside
+    stack_objects = state.inside
     charts = {name for kind, name in state.inside if kind == "Release"}
 
-    def is_of_stack(kind: str, one: Object) -> bool:
-        meta = one["metadata"]
+    def is_of_stack(kind: str, resource: Object) -> bool:
+        meta = resource["metadata"]
         notes = meta.get("annotations") or {}
         release = f"{notes.get(_RELEASE_NAMESPACE)}/{notes.get(_RELEASE_NAME)}"
-        name = _full(one) if "namespace" in meta else _name(one)
+        name = _full(resource) if "namespace" in meta else _name(resource)
         return (
-            (kind, name) in known
+            (kind, name) in stack_objects
             or bool(meta.get("ownerReferences"))
             or release in charts
             or _HOOK in notes
         )
 
-    found = [f"{kind} {_full(o)}" for kind, o in shared.inside if not is_of_stack(kind, o)]
-    if ("CustomResourceDefinition", _GPU_POOLS) in known:
-        found += [f"GPUPool {_name(o)}" for o in shared.gpu_pools if not is_of_stack("GPUPool", o)]
-    return tuple(found)
+    names = [f"{kind} {_full(o)}" for kind, o in shared.inside if not is_of_stack(kind, o)]
+    if ("CustomResourceDefinition", _GPU_POOLS) in stack_objects:
+        names += [f"GPUPool {_name(o)}" for o in shared.gpu_pools if not is_of_stack("GPUPool", o)]
+    return tuple(names)
 
 
 def waiting_pools(shared: Shared, state: State) -> Sequence[str]:
@@ -230,8 +232,8 @@ def is_own_snapshot(content: Object) -> bool:
     content: a VolumeSnapshotContent.
     """
     spec = content.get("spec") or {}
-    made = bool((spec.get("source") or {}).get("volumeHandle"))
-    return made and spec.get("driver") in _DISK_DRIVERS and bool(snapshot_handle(content))
+    created = bool((spec.get("source") or {}).get("volumeHandle"))
+    return created and spec.get("driver") in _DISK_DRIVERS and bool(snapshot_handle(content))
 
 
 def is_kept(content: Object) -> bool:
@@ -278,9 +280,9 @@ def _of_daemon_set(pod: Object) -> bool:
     return any(o["kind"] in ("DaemonSet", "Node") for o in owners)
 
 
-def _name(one: Object) -> str:
-    return str(one["metadata"]["name"])
+def _name(resource: Object) -> str:
+    return str(resource["metadata"]["name"])
 
 
-def _full(one: Object) -> str:
-    return f"{one['metadata'].get('namespace', 'default')}/{_name(one)}"
+def _full(resource: Object) -> str:
+    return f"{resource['metadata'].get('namespace', 'default')}/{_name(resource)}"

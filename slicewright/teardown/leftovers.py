@@ -60,7 +60,7 @@ _BALANCER: Final = re.compile(r"a[0-9a-f]{31}")
 KARPENTER_POOL: Final = "karpenter.sh/nodepool"
 """The key of the tag on everything that Karpenter launches."""
 
-THERE: Final = "its cluster is there"
+CLUSTER_EXISTS: Final = "its cluster still exists"
 """The reason for keeping a deletable resource for now."""
 
 Resource = Mapping[str, Any]
@@ -87,8 +87,8 @@ class Leftover:
     """The reason why it cannot be deleted yet. Empty: no known reason."""
 
 
-def in_order(found: Iterable[Leftover]) -> list[Leftover]:
-    return sorted(found, key=lambda one: (ORDER.index(one.kind), one.id))
+def in_order(leftovers: Iterable[Leftover]) -> list[Leftover]:
+    return sorted(leftovers, key=lambda leftover: (ORDER.index(leftover.kind), leftover.id))
 
 
 def marked_by(tags: Sequence[Mapping[str, str]], cluster: str) -> str:
@@ -98,9 +98,9 @@ def marked_by(tags: Sequence[Mapping[str, str]], cluster: str) -> str:
     others may use it, too); kubernetes-sigs/aws-load-balancer-controller, docs, "Resource tags";
     aws/amazon-vpc-cni-k8s, README, "ENI tags"; kubernetes-sigs/aws-ebs-csi-driver, docs/tagging.md.
     """
-    found = {tag["Key"]: tag.get("Value", "") for tag in tags}
+    value_of = {tag["Key"]: tag.get("Value", "") for tag in tags}
     for key, value in marks(cluster).items():
-        if found.get(key) == value:
+        if value_of.get(key) == value:
             return f"tag {key}={value}"
     return ""
 
@@ -134,26 +134,28 @@ def karpenter_profiles(cluster: str, region: str) -> str:
     return f"/karpenter/{region}/{cluster}/"
 
 
-def of_disks(found: Iterable[Resource], cluster: str, location: str) -> list[Leftover]:
+def of_disks(disks: Iterable[Resource], cluster: str, location: str) -> list[Leftover]:
     """Compute Engine's disks that GKE created for claims of the cluster."""
-    wanted = {"goog-k8s-cluster-name": cluster, "goog-k8s-cluster-location": location}
-    mine = [d for d in found if wanted.items() <= (d.get("labels") or {}).items()]
-    labels = " ".join(f"{key}={value}" for key, value in wanted.items())
+    required = {"goog-k8s-cluster-name": cluster, "goog-k8s-cluster-location": location}
+    mine = [d for d in disks if required.items() <= (d.get("labels") or {}).items()]
+    labels = " ".join(f"{key}={value}" for key, value in required.items())
     return [
         Leftover(
             kind="disk",
-            id=path_of(one),
+            id=path_of(disk),
             proof="",
             mark=f"labels {labels}",
-            created=_created(one),
-            held=f"in use by {path_of({'selfLink': one['users'][0]})}" if one.get("users") else "",
+            created=_created(disk),
+            held=f"in use by {path_of({'selfLink': disk['users'][0]})}"
+            if disk.get("users")
+            else "",
         )
-        for one in mine
+        for disk in mine
     ]
 
 
 def of_snapshots(
-    found: Iterable[Resource], disks: Iterable[Leftover], named: frozenset[str]
+    snapshots: Iterable[Resource], disks: Iterable[Leftover], named: frozenset[str]
 ) -> list[Leftover]:
     """Compute Engine's snapshots of the cluster's disks. They carry no label of the cluster.
 
@@ -161,15 +163,15 @@ def of_snapshots(
     named. A person's backups are snapshots of these disks, too.
     """
     mine = {disk.id for disk in disks}
-    left = []
-    for one in found:
-        source = path_of({"selfLink": one.get("sourceDisk", "")})
+    leftovers = []
+    for snapshot in snapshots:
+        source = path_of({"selfLink": snapshot.get("sourceDisk", "")})
         mark = f"of the cluster's disk {source}" if source in mine else ""
-        if path_of(one) in named:
+        if path_of(snapshot) in named:
             mark = mark or "named by a VolumeSnapshot of the cluster"
         if mark:
-            left.append(_marked("snapshot", one, mark, proven=False))
-    return left
+            leftovers.append(_marked("snapshot", snapshot, mark, proven=False))
+    return leftovers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,57 +192,79 @@ class GoogleNetwork:
 
 
 def of_network(
-    found: GoogleNetwork,
+    project: GoogleNetwork,
     cluster: str,
     *,
-    own: frozenset[str],
+    stack_networks: frozenset[str],
     name_taken: bool,
     is_of_this_life: Callable[[str], bool],
 ) -> list[Leftover]:
-    """own: IDs of the networks that the stack created, projects/P/global/networks/N.
+    """Finds the cluster's firewall rules, load balancers and endpoint groups.
 
-    is_of_this_life: takes a creation time, and returns True if it is after the cluster's.
-
+    stack_networks: IDs of the networks that the stack created, projects/P/global/networks/N.
     name_taken: another cluster of this project has the same name, in another location. Then the
-    nodes' network tag proves nothing in a network that both may use.
-
-    A firewall rule of GKE names the cluster in its target tag. Load balancers name no cluster, but
-    have the name of their firewall rule. Endpoint groups name a cluster's UID, which is no longer
-    known, so only the network proves them.
+    nodes' network tag proves nothing in a network that both may use. is_of_this_life: takes a
+    creation time, and returns True if it is after the cluster's.
     """
     tag = re.compile(rf"gke-{re.escape(cluster)}-[0-9a-f]{{8}}-node")
-
-    def lies_in(resource: Resource) -> str:
-        return next((n for n in own if str(resource.get("network", "")).endswith(f"/{n}")), "")
-
-    left: list[Leftover] = []
-    balancers: dict[str, tuple[str, bool]] = {}
-    for rule in found.firewalls:
-        network = lies_in(rule)
-        named = next((t for t in rule.get("targetTags") or () if tag.fullmatch(t)), "")
-        mine = bool(named) and bool(network or not name_taken)
-        if not (mine or network):
+    leftovers: list[Leftover] = []
+    balancers: dict[str, Leftover] = {}
+    for rule in project.firewalls:
+        network = _network_of(rule, stack_networks)
+        target = next((t for t in rule.get("targetTags") or () if tag.fullmatch(t)), "")
+        of_cluster = bool(target) and bool(network or not name_taken)
+        if not (of_cluster or network):
             continue
-        mark = f"for nodes with the network tag {named}" if mine else ""
-        proven = mine and bool(network or is_of_this_life(_created(rule)))
-        left.append(_marked("firewall rule", rule, mark, proven=proven))
+        mark = f"for nodes with the network tag {target}" if of_cluster else ""
+        proven = of_cluster and bool(network or is_of_this_life(_created(rule)))
+        leftovers.append(_marked("firewall rule", rule, mark, proven=proven))
         name = str(rule["name"]).removeprefix("k8s-fw-")
-        if mine and name != rule["name"] and _BALANCER.fullmatch(name):
-            balancers[name] = (f"named as firewall rule {rule['name']}, which is {mark}", proven)
+        if of_cluster and name != rule["name"] and _BALANCER.fullmatch(name):
+            balancers[name] = leftovers[-1]
+    leftovers += _balancer_parts(project, balancers)
+    return leftovers + _endpoint_groups(project, stack_networks)
+
+
+def _network_of(resource: Resource, stack_networks: frozenset[str]) -> str:
+    """Returns the stack's network that the resource is in, or an empty string."""
+    url = str(resource.get("network", ""))
+    return next((network for network in stack_networks if url.endswith(f"/{network}")), "")
+
+
+def _balancer_parts(
+    project: GoogleNetwork, firewall_rules: Mapping[str, Leftover]
+) -> list[Leftover]:
+    """Finds the parts of load balancers, which name no cluster but share their rule's name.
+
+    firewall_rules: name of the load balancer -> its firewall rule.
+    """
+    leftovers = []
     for kind, resources in (
-        ("forwarding rule", found.forwarding_rules),
-        ("target pool", found.target_pools),
-        ("backend service", found.backend_services),
-        ("address", found.addresses),
+        ("forwarding rule", project.forwarding_rules),
+        ("target pool", project.target_pools),
+        ("backend service", project.backend_services),
+        ("address", project.addresses),
     ):
-        for one in resources:
-            if (known := balancers.get(one["name"])) is not None:
-                left.append(_marked(kind, one, known[0], proven=known[1]))
-    for one in found.endpoint_groups:
-        if (network := lies_in(one)) and "cluster-uid" in str(one.get("description", "")):
-            proof = f"made by GKE, in {network}, which the stack made"
-            left.append(Leftover(kind="network endpoint group", id=path_of(one), proof=proof))
-    return left
+        for resource in resources:
+            name = resource["name"]
+            if (rule := firewall_rules.get(name)) is not None:
+                mark = f"named as firewall rule k8s-fw-{name}, which is {rule.mark}"
+                leftovers.append(_marked(kind, resource, mark, proven=bool(rule.proof)))
+    return leftovers
+
+
+def _endpoint_groups(project: GoogleNetwork, stack_networks: frozenset[str]) -> list[Leftover]:
+    """Endpoint groups name the UID of a cluster that is gone, so only the network proves them."""
+    return [
+        Leftover(
+            kind="network endpoint group",
+            id=path_of(group),
+            proof=f"created by GKE, in {network}, which the stack created",
+        )
+        for group in project.endpoint_groups
+        if (network := _network_of(group, stack_networks))
+        and "cluster-uid" in str(group.get("description", ""))
+    ]
 
 
 def _marked(kind: str, resource: Resource, mark: str, *, proven: bool) -> Leftover:

@@ -41,17 +41,19 @@ class Life:
         begun, then = moment(self.begun), moment(created)
         return begun is not None and then is not None and begun < then
 
-    def judged(self, one: Leftover) -> Leftover:
+    def judged(self, leftover: Leftover) -> Leftover:
         """Returns the leftover with the proof from the cluster's own objects, if there is one."""
-        if key_of(one) in self.retained:
-            proof = one.proof or "this cluster's objects named it, to be retained"
-            return replace(one, proof=proof, retained=True)
-        if one.proof:
-            return one
-        later = key_of(one) in self.named_if_later and self.precedes(one.created)
-        if key_of(one) in self.named or later:
-            return replace(one, proof="this cluster's objects named it, to go with them")
-        return one
+        if key_of(leftover) in self.retained:
+            proof = leftover.proof or "objects in this cluster reference it and retain it"
+            return replace(leftover, proof=proof, retained=True)
+        if leftover.proof:
+            return leftover
+        later = key_of(leftover) in self.named_if_later and self.precedes(leftover.created)
+        if key_of(leftover) in self.named or later:
+            return replace(
+                leftover, proof="objects in this cluster reference it and are deleted with it"
+            )
+        return leftover
 
     def joined(self, now: Life) -> Life:
         """Adds later knowledge. A retained resource stays retained.
@@ -72,8 +74,8 @@ class Life:
         )
 
 
-def key_of(one: Leftover) -> Key:
-    return (one.kind, one.id)
+def key_of(leftover: Leftover) -> Key:
+    return (leftover.kind, leftover.id)
 
 
 def moment(text: str) -> datetime | None:
@@ -94,7 +96,7 @@ def in_iso(value: Any) -> str:
 
 def network_proof(network: object, life: Life) -> str:
     if isinstance(network, str) and network in life.networks:
-        return f"in {network}, which the stack made"
+        return f"in {network}, which the stack created"
     return ""
 
 

@@ -17,7 +17,7 @@ def obstacles_of(state: State, stack: str) -> Sequence[str]:
     """Obstacles that the state shows."""
     return [
         *(
-            f"{urn} is protected in Pulumi's state; if it may go: pulumi state unprotect "
+            f"{urn} is protected in Pulumi's state; to allow its deletion: pulumi state unprotect "
             f"--stack {stack} '{urn}'"
             for urn in state.protected
         ),
@@ -27,9 +27,9 @@ def obstacles_of(state: State, stack: str) -> Sequence[str]:
             for urn in state.guarded
         ),
         *(
-            f"the creation of {urn} was cut off: the cloud may have it, and Pulumi would not "
-            f"delete it; take it over with: slicewright recover --stack {stack} (or, if "
-            "the cloud does not have it: pulumi refresh --clear-pending-creates)"
+            f"the creation of {urn} was interrupted: it may exist in the cloud, but Pulumi would "
+            f"not delete it; adopt it with: slicewright recover --stack {stack} (if it does not "
+            "exist in the cloud: pulumi refresh --clear-pending-creates)"
             for urn in state.pending
         ),
     ]
@@ -41,7 +41,7 @@ def without_kubeconfig(report: Report, state: State) -> Report:
         # Pulumi deletes the provider after all objects in the cluster, and before the cluster.
         return replace(
             report,
-            inventory_unknown="Pulumi's state has no Kubernetes provider, so no way to ask it",
+            inventory_unknown="Pulumi's state has no Kubernetes provider to inspect it with",
         )
     why = "the kubeconfig in Pulumi's state is encrypted"
     return replace(
@@ -49,9 +49,9 @@ def without_kubeconfig(report: Report, state: State) -> Report:
         inventory_unknown=why,
         obstacles=[
             *report.obstacles,
-            f"{why}, so that the cluster cannot be asked; delete its load balancers and claims "
-            "yourself and pass --unreachable: nothing in it is then drained, and the cloud is "
-            "swept for what that leaves",
+            f"{why}, so the cluster cannot be inspected; delete its load balancers and claims "
+            "yourself, and pass --unreachable: the cluster is then not drained, and its leftovers "
+            "are deleted in the cloud",
         ],
     )
 
@@ -63,8 +63,8 @@ def without_answer(report: Report, problem: Exception) -> Report:
         obstacles=[
             *report.obstacles,
             f"the cluster does not answer ({problem}); connect to its network or renew the "
-            "credentials, or pass --unreachable: nothing in it is then drained, and the cloud is "
-            "swept for what that leaves",
+            "credentials, or pass --unreachable: the cluster is then not drained, and its "
+            "leftovers are deleted in the cloud",
         ],
     )
 
@@ -82,16 +82,17 @@ def to_be_kept(inventory: Inventory) -> Sequence[str]:
     if not named:
         return []
     return [
-        f"{' and '.join(named)} are to outlive their volumes (policy Retain); pass --disks delete, "
-        "or --disks keep, which leaves them in the account"
+        f"{' and '.join(named)} have the policy Retain; pass --disks delete, or --disks keep to "
+        "leave them in the account"
     ]
 
 
 def about_waiting(pools: Sequence[str]) -> str:
     return (
-        f"no fleet controller runs, and GPUPools {', '.join(pools)} wait for one that takes their "
-        "labels off the nodes: `pulumi destroy` waits for them until its timeout; start the "
+        f"no fleet controller is running, but GPUPools {', '.join(pools)} wait for one to remove "
+        "their labels from the nodes, and `pulumi destroy` waits for them until its timeout; "
+        "start the "
         "controller (kubectl --namespace slicewright-system get deployment fleet-controller), or "
-        f"let the labels stay: kubectl patch gpupool {pools[0]} --type=merge "
+        "keep the labels: kubectl patch gpupool {pools[0]} --type=merge "
         '--patch \'{"metadata":{"finalizers":null}}\''
     )

@@ -93,7 +93,7 @@ _GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
     "container.clusters.list": "read",
 }
 _WHY: Final = {
-    "compute.networks.updatePolicy": "whoever deletes a firewall rule changes its network",
+    "compute.networks.updatePolicy": "deleting a firewall rule changes its network",
     **dict.fromkeys(
         ("compute.globalAddresses.list", "compute.globalForwardingRules.list"),
         "lists of all places have global ones, too",
@@ -118,17 +118,17 @@ _ROLE_TITLE_MAX: Final = 100
 
 def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
     if isinstance(fleet, GkeFleetPlan):
-        found = _GOOGLE
+        rights = _GOOGLE
     else:
         deletes = (*_AWS_DELETE_BY_TAG, "logs:DeleteLogGroup")
-        found = {
+        rights = {
             **dict.fromkeys(_AWS_READ, "read"),
             **dict.fromkeys(deletes, "delete"),
             **_PROFILES,
         }
     return tuple(
         Need(right=right, type=_TYPE, operation=operation, why=_WHY.get(right), source=_SOURCE)
-        for right, operation in sorted(found.items())
+        for right, operation in sorted(rights.items())
     )
 
 
@@ -138,7 +138,7 @@ def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
     if isinstance(fleet, GkeFleetPlan):
         return {
             "title": f"slicewright destroy {name}"[:_ROLE_TITLE_MAX],
-            "description": f"What slicewright destroy sweeps after GKE cluster {name}",
+            "description": f"Rights of slicewright destroy for leftovers of GKE cluster {name}",
             "stage": "GA",
             "includedPermissions": sorted(_GOOGLE),
         }

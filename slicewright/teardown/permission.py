@@ -10,8 +10,8 @@ from slicewright.teardown.life import Key, key_of
 
 Choice = Literal["delete", "keep"]
 _DISKS: Final = frozenset({"disk", "snapshot"})
-LATE: Final = "kept: it was not there when you were asked; run this again, which shows it first"
-NOT_THE_CLUSTERS: Final = "not known to be this cluster's"
+LATE: Final = "kept: it was not listed when you confirmed; run the command again to list it"
+NOT_THE_CLUSTERS: Final = "not known to belong to this cluster"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,37 +20,37 @@ class Permission:
     logs: Choice | None = None
     unproven: Choice | None = None
     """The choice for every other kind."""
-    shown: frozenset[Key] | None = None
+    listed: frozenset[Key] | None = None
     """The leftovers listed before the question. None: this look lists them."""
 
-    def why_kept(self, one: Leftover) -> str:
+    def why_kept(self, leftover: Leftover) -> str:
         """Returns the reason for keeping a leftover. Empty: it may be deleted."""
-        if not (one.proof or one.mark):
+        if not (leftover.proof or leftover.mark):
             return NOT_THE_CLUSTERS
-        flag, choice = self._choice(one)
+        flag, choice = self._choice(leftover)
         of_a_kind_that_is_asked = flag != "--unproven"
-        if choice == "keep" and (of_a_kind_that_is_asked or not one.proof):
+        if choice == "keep" and (of_a_kind_that_is_asked or not leftover.proof):
             return f"kept: {flag} keep"
-        if one.proof and not one.retained:
+        if leftover.proof and not leftover.retained:
             return ""
         if choice == "delete":
-            return "" if self.shown is None or key_of(one) in self.shown else LATE
-        return f"kept: {_reason(one)}; {flag} delete takes it"
+            return "" if self.listed is None or key_of(leftover) in self.listed else LATE
+        return f"kept: {_reason(leftover)}; pass {flag} delete to delete it"
 
-    def _choice(self, one: Leftover) -> tuple[str, Choice | None]:
-        if one.kind in _DISKS:
+    def _choice(self, leftover: Leftover) -> tuple[str, Choice | None]:
+        if leftover.kind in _DISKS:
             return "--disks", self.disks
-        if one.kind == "log group":
+        if leftover.kind == "log group":
             return "--logs", self.logs
         return "--unproven", self.unproven
 
 
-def _reason(one: Leftover) -> str:
-    if not one.proof:
+def _reason(leftover: Leftover) -> str:
+    if not leftover.proof:
         return (
-            "its mark names the cluster, and nothing proves that this one made it: it may be an "
-            "earlier cluster's, or somebody else's"
+            "its tag or name refers to the cluster, but nothing proves that this cluster created "
+            "it: it may belong to an earlier cluster, or to somebody else"
         )
-    if one.kind == "log group":
-        return "it has the cluster's audit log"
-    return "it is to outlive its cluster"
+    if leftover.kind == "log group":
+        return "it holds the cluster's audit log"
+    return "it must outlive its cluster"

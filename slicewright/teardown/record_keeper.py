@@ -49,6 +49,7 @@ class RecordKeeper:
             return
         except EngineFailed as e:
             self.tell(
-                "what proves whose the leftovers are was not written into Pulumi's state: if this "
-                f"is cut off, a later run asks about what it could have known ({e})"
+                "the record that identifies the cluster's leftovers could not be written into "
+                f"Pulumi's state ({e}): if this run is interrupted, the next one cannot prove "
+                "which leftovers belong to the cluster"
             )

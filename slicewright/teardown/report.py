@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from slicewright.teardown.inventory import Inventory
-from slicewright.teardown.leftovers import THERE, Leftover
+from slicewright.teardown.leftovers import CLUSTER_EXISTS, Leftover
 
-_SHOWN = 12
+_VERSION: Final = 1
+_MOST_NAMES = 12
 """The number of names shown per kind. More names are only counted."""
 
 
@@ -29,7 +31,7 @@ class Report:
     """Objects that did not leave the cluster in time."""
     deleted: Sequence[Leftover] = ()
     """Resources that the sweep deleted."""
-    left: Sequence[Leftover] = ()
+    leftovers: Sequence[Leftover] = ()
     unknown: Sequence[str] = ()
     """Questions that the account did not answer."""
     notes: Sequence[str] = ()
@@ -42,7 +44,16 @@ class Report:
     @property
     def clean(self) -> bool:
         """True if nothing is left, as far as can be known, and every question was answered."""
-        return not (self.state or self.left or self.unknown or self.notes)
+        return not (self.state or self.leftovers or self.unknown or self.notes)
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Returns the JSON of `slicewright destroy --json`. Its keys are part of the interface."""
+    fields = asdict(report)
+    fields["left"] = fields.pop("leftovers")
+    if fields["inventory"] is not None:
+        fields["inventory"]["others"] = fields["inventory"].pop("other_pods")
+    return {"version": _VERSION, **fields}
 
 
 def lines_of(report: Report) -> Iterator[str]:
@@ -57,67 +68,73 @@ def lines_of(report: Report) -> Iterator[str]:
     if report.inventory is not None:
         yield from _inventory(report.inventory)
     if report.inventory_unknown:
-        yield f"  in the cluster: not known: {report.inventory_unknown}"
-    yield from _some("  did not leave the cluster in time", report.stuck)
-    yield from _some("  deleted of what the cloud left", [_named(one) for one in report.deleted])
-    yield from _left(report.left)
+        yield f"  contents of the cluster: unknown: {report.inventory_unknown}"
+    yield from _some("  still in the cluster after the time limit", report.stuck)
+    yield from _some(
+        "  leftovers deleted in the cloud", [_named(leftover) for leftover in report.deleted]
+    )
+    yield from _leftover_lines(report.leftovers)
     for problem in report.unknown:
-        yield f"  could not be asked: {problem}"
+        yield f"  could not be checked: {problem}"
     for note in report.notes:
         yield f"  {note}"
     for obstacle in report.obstacles:
-        yield f"  in the way: {obstacle}"
+        yield f"  blocked: {obstacle}"
     if report.clean:
         yield "  nothing is left"
 
 
-def _left(left: Sequence[Leftover]) -> Iterator[str]:
+def _leftover_lines(leftovers: Sequence[Leftover]) -> Iterator[str]:
     """Reports leftovers that only wait for the end of the cluster by kind, since they are many."""
-    waiting = Counter(one.kind for one in left if one.held == THERE)
+    waiting = Counter(leftover.kind for leftover in leftovers if leftover.held == CLUSTER_EXISTS)
     for kind in sorted(waiting):
-        names = [f"{o.id}: {o.proof or o.mark}" for o in left if o.held == THERE and o.kind == kind]
-        limit = len(names) if kind in ("disk", "snapshot") else _SHOWN
-        title = f"  deleted once the cluster is gone, of the kind {kind}"
+        names = [
+            f"{o.id}: {o.proof or o.mark}"
+            for o in leftovers
+            if o.held == CLUSTER_EXISTS and o.kind == kind
+        ]
+        limit = len(names) if kind in ("disk", "snapshot") else _MOST_NAMES
+        title = f"  deleted once the cluster is gone (kind {kind})"
         yield from _some(title, names, limit=limit)
-    for one in left:
-        if one.held == THERE:
+    for leftover in leftovers:
+        if leftover.held == CLUSTER_EXISTS:
             continue
-        yield f"  left: {_named(one)}"
-        yield f"    known by: {one.proof or one.mark or 'nothing'}"
-        if one.created:
-            yield f"    created: {one.created}"
-        if one.held:
-            yield f"    {one.held}"
+        yield f"  left: {_named(leftover)}"
+        yield f"    identified by: {leftover.proof or leftover.mark or 'nothing'}"
+        if leftover.created:
+            yield f"    created: {leftover.created}"
+        if leftover.held:
+            yield f"    {leftover.held}"
 
 
 def _inventory(inventory: Inventory) -> Iterator[str]:
     yield from _some("  pods with GPUs on its nodes", inventory.gpu_pods)
-    if inventory.others:
-        others = [f"{count} in {name}" for name, count in sorted(inventory.others.items())]
-        yield from _some("  namespaces with pods that are not the stack's", others)
-    yield from _some("  not the stack's, and would go with it", inventory.foreign)
-    yield from _some("  load balancers, made for", inventory.balancers)
+    if inventory.other_pods:
+        namespaces = [f"{count} in {name}" for name, count in sorted(inventory.other_pods.items())]
+        yield from _some("  pods of others, by namespace", namespaces)
+    yield from _some("  objects of others that would be deleted, too", inventory.foreign)
+    yield from _some("  load balancers, created for", inventory.balancers)
     yield from _some("  claims that are deleted with their data", inventory.claims)
     yield from _some("  machines that Karpenter ends", inventory.machines)
-    kept = [" ".join(filter(None, (v.name, v.size, v.claim, v.handle))) for v in inventory.retained]
+    volumes = [
+        " ".join(filter(None, (v.name, v.size, v.claim, v.handle))) for v in inventory.retained
+    ]
     yield from _some(
-        "  volumes whose disks are to outlive them (policy Retain)", kept, limit=len(kept)
+        "  volumes whose disks are retained (policy Retain)", volumes, limit=len(volumes)
     )
     copies = [f"{name} {handle}" for name, handle in inventory.retained_snapshots.items()]
-    yield from _some(
-        "  snapshots that are to outlive their volumes (policy Retain)", copies, limit=len(copies)
-    )
-    yield from _some("  disruption budgets that let no pod leave", inventory.budgets)
+    yield from _some("  snapshots that are retained (policy Retain)", copies, limit=len(copies))
+    yield from _some("  disruption budgets that allow no eviction", inventory.budgets)
 
 
-def _some(what: str, names: Sequence[str], *, limit: int = _SHOWN) -> Iterator[str]:
+def _some(title: str, names: Sequence[str], *, limit: int = _MOST_NAMES) -> Iterator[str]:
     """limit: the number of names shown. For kinds that hold data, all names are shown."""
     if names:
-        yield f"{what}: {len(names)}"
+        yield f"{title}: {len(names)}"
         yield from (f"    {name}" for name in names[:limit])
         if len(names) > limit:
             yield f"    and {len(names) - limit} more"
 
 
-def _named(one: Leftover) -> str:
-    return f"{one.kind} {one.id}"
+def _named(leftover: Leftover) -> str:
+    return f"{leftover.kind} {leftover.id}"

@@ -95,20 +95,20 @@ def state_of(exported: Mapping[str, Any]) -> State:
     """exported: the output of `pulumi stack export`. Raises KeyError or TypeError for others."""
     deployment = exported["deployment"]
     resources = [r for r in deployment.get("resources") or () if not r.get("external")]
-    own = [r for r in resources if r.get("custom") and not r["type"].startswith(_NO_RESOURCE)]
+    managed = [r for r in resources if r.get("custom") and not r["type"].startswith(_NO_RESOURCE)]
     kubeconfigs = [
-        found
+        kubeconfig
         for r in resources
         if r["type"] == "pulumi:providers:kubernetes"
-        and (found := (r.get("inputs") or {}).get("kubeconfig")) is not None
+        and (kubeconfig := (r.get("inputs") or {}).get("kubeconfig")) is not None
     ]
     return State(
-        counts=dict(Counter(r["type"] for r in own)),
-        networks=frozenset(str(r["id"]) for r in own if r["type"] in _NETWORKS and r.get("id")),
-        protected=tuple(r["urn"] for r in own if r.get("protect")),
+        counts=dict(Counter(r["type"] for r in managed)),
+        networks=frozenset(str(r["id"]) for r in managed if r["type"] in _NETWORKS and r.get("id")),
+        protected=tuple(r["urn"] for r in managed if r.get("protect")),
         guarded=tuple(
             r["urn"]
-            for r in own
+            for r in managed
             if r["type"] in _CLUSTERS and (r.get("outputs") or {}).get("deletionProtection") is True
         ),
         pending=tuple(
@@ -119,11 +119,11 @@ def state_of(exported: Mapping[str, Any]) -> State:
         kubeconfig=next((k for k in kubeconfigs if isinstance(k, str)), None),
         inside=frozenset(
             (r["type"].rpartition(":")[2], str(r.get("id")))
-            for r in own
+            for r in managed
             if r["type"].startswith("kubernetes:")
         ),
-        groups=frozenset(str(r["id"]) for r in own if r["type"] in _GROUPS and r.get("id")),
-        has_cluster=any(r["type"] in _CLUSTERS for r in own),
+        groups=frozenset(str(r["id"]) for r in managed if r["type"] in _GROUPS and r.get("id")),
+        has_cluster=any(r["type"] in _CLUSTERS for r in managed),
         record=next((record_of(r) for r in resources if r["type"] == STACK), ""),
         hidden_kubeconfig=bool(kubeconfigs) and not any(isinstance(k, str) for k in kubeconfigs),
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.account import Account, Held, Refused
-from slicewright.teardown.leftovers import PROOFS, THERE, Leftover, in_order
+from slicewright.teardown.leftovers import CLUSTER_EXISTS, PROOFS, Leftover, in_order
 from slicewright.teardown.life import Key, Life, key_of
 from slicewright.teardown.permission import Permission
 
@@ -25,13 +25,13 @@ group.
 @dataclass(frozen=True, kw_only=True)
 class Swept:
     deleted: Sequence[Leftover]
-    left: Sequence[Leftover]
+    leftovers: Sequence[Leftover]
     """Leftovers, with the reason in `held`."""
     not_asked: Sequence[NotAnswered]
 
     @property
     def clean(self) -> bool:
-        return not (self.left or self.not_asked)
+        return not (self.leftovers or self.not_asked)
 
 
 @dataclass
@@ -56,26 +56,26 @@ class Sweep:
 
         An existing cluster still uses them, so nothing is deleted then.
         """
-        there = self.account.cluster_is_there()
-        found = self.account.look(life)
-        listed = [self._remembered(one) for one in found.left]
-        if there is not False:
-            unknown = [there] if isinstance(there, NotAnswered) else []
-            left = [self._waiting(one) for one in listed]
-            return self._swept(left, [*unknown, *found.not_asked])
-        left = []
-        for one in in_order(listed):
-            known_by_it = PROOFS.get(one.kind, frozenset())
-            if self.permission.why_kept(one):
+        cluster_exists = self.account.cluster_exists()
+        listing = self.account.look(life)
+        listed = [self._remembered(leftover) for leftover in listing.leftovers]
+        if cluster_exists is not False:
+            unknown = [cluster_exists] if isinstance(cluster_exists, NotAnswered) else []
+            leftovers = [self._waiting(leftover) for leftover in listed]
+            return self._swept(leftovers, [*unknown, *listing.not_asked])
+        leftovers = []
+        for leftover in in_order(listed):
+            known_by_it = PROOFS.get(leftover.kind, frozenset())
+            if self.permission.why_kept(leftover):
                 known_by_it = frozenset()
-            waits_for = any(o.kind in known_by_it and self._may_go(o) for o in left)
-            if known_by_it and (found.not_asked or waits_for):
-                left.append(replace(one, held="deleted last: the rest is known by it"))
+            waits_for = any(o.kind in known_by_it and self._may_go(o) for o in leftovers)
+            if known_by_it and (listing.not_asked or waits_for):
+                leftovers.append(replace(leftover, held="deleted last: it identifies the others"))
                 continue
-            after = self._handled(one)
+            after = self._handled(leftover)
             if after is not None:
-                left.append(after)
-        return self._swept(left, found.not_asked)
+                leftovers.append(after)
+        return self._swept(leftovers, listing.not_asked)
 
     def until_clean(
         self,
@@ -95,52 +95,59 @@ class Sweep:
             settled = settled + 1 if swept.clean and not moved else 0
             if settled >= _SETTLED or self.dry_run:
                 return swept
-            waits = moved or swept.clean or any(self._may_go(one) for one in swept.left)
+            waits = (
+                moved or swept.clean or any(self._may_go(leftover) for leftover in swept.leftovers)
+            )
             if not waits or clock() >= deadline:
                 return swept
             pause_s = FIRST_WAIT_S if moved else min(2 * pause_s, LONGEST_WAIT_S)
             sleep(min(pause_s, max(0.0, deadline - clock())))
 
-    def _handled(self, one: Leftover) -> Leftover | None:
+    def _handled(self, leftover: Leftover) -> Leftover | None:
         """Returns the leftover with the reason why it is still there. None: it has been deleted."""
-        if kept := self.permission.why_kept(one):
-            return replace(one, held=kept)
+        if reason := self.permission.why_kept(leftover):
+            return replace(leftover, held=reason)
         if self.dry_run:
-            return one
-        if one.kind == "network interface" and one.held:
-            return one  # its load balancer or instance takes it along
-        match self.account.delete(one):
+            return leftover
+        if leftover.kind == "network interface" and leftover.held:
+            return leftover  # its load balancer or instance takes it along
+        match self.account.delete(leftover):
             case None:
                 self._deletions += 1
-                if (one.kind, one.id) not in self._deleted:
-                    self._deleted[one.kind, one.id] = one
-                    self.on_deleted(one)
+                if (leftover.kind, leftover.id) not in self._deleted:
+                    self._deleted[leftover.kind, leftover.id] = leftover
+                    self.on_deleted(leftover)
                 return None
             case Held(why=why):
-                return replace(one, held=why)
+                return replace(leftover, held=why)
             case Refused(why=why):
-                return replace(one, held=f"{_REFUSED}{why}")
+                return replace(leftover, held=f"{_REFUSED}{why}")
 
     def has_more_to_do(self, swept: Swept) -> bool:
         """True if a later sweep may delete more of this life, or cannot know yet."""
-        more = any(one.proof and not self.permission.why_kept(one) for one in swept.left)
+        more = any(
+            leftover.proof and not self.permission.why_kept(leftover)
+            for leftover in swept.leftovers
+        )
         return more or bool(swept.not_asked)
 
-    def _may_go(self, one: Leftover) -> bool:
+    def _may_go(self, leftover: Leftover) -> bool:
         """True if a later look may find it changed."""
-        return not self.permission.why_kept(one) and not one.held.startswith(_REFUSED)
+        return not self.permission.why_kept(leftover) and not leftover.held.startswith(_REFUSED)
 
-    def _waiting(self, one: Leftover) -> Leftover:
+    def _waiting(self, leftover: Leftover) -> Leftover:
         """Marks a leftover as waiting while its cluster exists, or may exist."""
-        return replace(one, held=self.permission.why_kept(one) or THERE)
+        return replace(leftover, held=self.permission.why_kept(leftover) or CLUSTER_EXISTS)
 
-    def _remembered(self, one: Leftover) -> Leftover:
-        if one.proof:
-            self._proofs[key_of(one)] = one.proof
-        return replace(one, proof=self._proofs.get(key_of(one), ""))
+    def _remembered(self, leftover: Leftover) -> Leftover:
+        if leftover.proof:
+            self._proofs[key_of(leftover)] = leftover.proof
+        return replace(leftover, proof=self._proofs.get(key_of(leftover), ""))
 
-    def _swept(self, left: Sequence[Leftover], not_asked: Sequence[NotAnswered]) -> Swept:
-        return Swept(deleted=tuple(self._deleted.values()), left=left, not_asked=not_asked)
+    def _swept(self, leftovers: Sequence[Leftover], not_asked: Sequence[NotAnswered]) -> Swept:
+        return Swept(
+            deleted=tuple(self._deleted.values()), leftovers=leftovers, not_asked=not_asked
+        )
 
 
 _REFUSED: Final = "refused: "

@@ -43,7 +43,7 @@ from slicewright.teardown.record import recorded_life
 from slicewright.teardown.record_keeper import RecordKeeper
 from slicewright.teardown.report import Report
 from slicewright.teardown.subject import State, Subject, state_of
-from slicewright.teardown.sweep import Sweep
+from slicewright.teardown.sweep import Sweep, Swept
 
 _ATTEMPTS: Final = 5
 """The limit of runs of `pulumi destroy` that fail on something the sweep can remove."""
@@ -106,7 +106,7 @@ class Teardown:
     def look(self) -> Report:
         """Reports the situation and the obstacles, read-only. Raises CannotAsk, EngineFailed."""
         state = self._state()
-        there = self._there()
+        cluster_exists = self._cluster_exists()
         report = Report(
             stack=self.stack,
             cluster=self.subject.cluster,
@@ -114,17 +114,17 @@ class Teardown:
             state=state.counts,
             obstacles=tuple(obstacles_of(state, self.stack)),
         )
-        report, objects = self._with_inventory(report, state, there)
+        report, objects = self._with_inventory(report, state, cluster_exists)
         if (account := self._swept_account) is not None:
-            sweep = Sweep(account, self._permission(shown=None), dry_run=True)
+            sweep = Sweep(account, self._permission(listed=None), dry_run=True)
             swept = sweep.once(self._life(account, state, objects))
-            notes = self._notes(state, there)
+            notes = self._notes(state, cluster_exists)
             # While the cluster exists, resources without a mark belong to the stack or to the
             # cloud.
-            left = [o for o in swept.left if there is False or o.mark or o.proof]
-            unknown = tuple(one.why for one in swept.not_asked)
+            leftovers = [o for o in swept.leftovers if cluster_exists is False or o.mark or o.proof]
+            unknown = tuple(answer.why for answer in swept.not_asked)
             notes = [*report.notes, *notes]
-            report = replace(report, left=left, unknown=unknown, notes=notes)
+            report = replace(report, leftovers=leftovers, unknown=unknown, notes=notes)
         return replace(report, notes=[*report.notes, *self._dangling()])
 
     def run(self, looked: Report) -> Report:
@@ -144,26 +144,22 @@ class Teardown:
         sweep = None if account is None else self._sweep(account, looked)
         failed = self._destroy(sweep, life) if looked.state else ""
         state = self._state()
-        report = replace(looked, state=state.counts, stuck=stuck, left=())
+        report = replace(looked, state=state.counts, stuck=stuck, leftovers=())
         notes = [failed] if failed else []
         if sweep is None:
             return replace(report, notes=[*notes, *self._dangling()], unknown=())
         keeper.write(life)
-        swept = sweep.until_clean(
-            self._with_networks(life, state),
-            wait_s=self.choices.wait_s if not failed else 0.0,
-            clock=self.clock.now,
-            sleep=self.clock.sleep,
-        )
+        wait_s = self.choices.wait_s if not failed else 0.0
+        swept = self._until_clean(sweep, self._with_networks(life, state), wait_s)
         if not state.counts and not sweep.has_more_to_do(swept):
             keeper.remove()
-        there = self._there()
+        cluster_exists = self._cluster_exists()
         return replace(
             report,
             deleted=swept.deleted,
-            left=swept.left if there is False else [],
-            unknown=[one.why for one in swept.not_asked],
-            notes=[*notes, *self._notes(state, there)],
+            leftovers=swept.leftovers if cluster_exists is False else [],
+            unknown=[answer.why for answer in swept.not_asked],
+            notes=[*notes, *self._notes(state, cluster_exists)],
         )
 
     @property
@@ -171,10 +167,10 @@ class Teardown:
         """None: the account has nothing of the stack's to sweep."""
         return None if self.subject.existing else self.account
 
-    def _permission(self, *, shown: frozenset[Key] | None) -> Permission:
+    def _permission(self, *, listed: frozenset[Key] | None) -> Permission:
         choices = self.choices
         return Permission(
-            disks=choices.disks, logs=choices.logs, unproven=choices.unproven, shown=shown
+            disks=choices.disks, logs=choices.logs, unproven=choices.unproven, listed=listed
         )
 
     def _life(self, account: Account, state: State, objects: Objects | None) -> Life:
@@ -216,23 +212,23 @@ class Teardown:
 
     def _state(self) -> State:
         try:
-            found = state_of(self.pulumi.exported())
+            state = state_of(self.pulumi.exported())
         except NoStack:
-            found = state_of(_EMPTY)
+            state = state_of(_EMPTY)
         except (KeyError, TypeError) as e:
-            raise Stopped(f"what `pulumi stack export` prints cannot be read: {e!r}") from None
-        self._networks |= found.networks
-        return found
+            raise Stopped(f"cannot parse the output of `pulumi stack export`: {e!r}") from None
+        self._networks |= state.networks
+        return state
 
-    def _there(self) -> bool | NotAnswered:
+    def _cluster_exists(self) -> bool | NotAnswered:
         """Returns whether the cluster exists, as far as a cloud can tell."""
-        return True if self.account is None else self.account.cluster_is_there()
+        return True if self.account is None else self.account.cluster_exists()
 
     def _with_inventory(
-        self, report: Report, state: State, there: bool | NotAnswered
+        self, report: Report, state: State, cluster_exists: bool | NotAnswered
     ) -> tuple[Report, Objects | None]:
         """Adds the cluster's contents, and the obstacles among them."""
-        if there is False or not state.counts:
+        if cluster_exists is False or not state.counts:
             return report, None
         if self.choices.unreachable:
             return replace(report, inventory_unknown="not asked (--unreachable)"), None
@@ -244,17 +240,19 @@ class Teardown:
             shared = read_shared(client, state.namespaces) if self.subject.existing else Shared()
         except (NoAccess, ApiError, Unreachable) as e:
             return without_answer(report, e), None
-        own = frozenset({NAMESPACE, *state.namespaces})
-        inventory = inventory_of(objects, existing=self.subject.existing, own=own)
+        namespaces = frozenset({NAMESPACE, *state.namespaces})
+        inventory = inventory_of(
+            objects, existing=self.subject.existing, stack_namespaces=namespaces
+        )
         inventory = with_retained(inventory, self._retained_before(state))
         inventory = replace(inventory, foreign=foreign(shared, state))
         in_the_way = [
             *report.obstacles,
             *(
-                f"{one} is not this stack's, and would go with it: its namespace, or the "
-                "definition of GPUPools, is deleted; move it or delete it, or destroy its own "
-                "stack first"
-                for one in inventory.foreign
+                f"{name} does not belong to this stack, but would be deleted with its namespace "
+                "or with the definition of GPUPools; move or delete it, or destroy its own stack "
+                "first"
+                for name in inventory.foreign
             ),
             *([] if self.choices.disks else to_be_kept(inventory)),
         ]
@@ -263,14 +261,14 @@ class Teardown:
         report = replace(report, inventory=inventory, obstacles=in_the_way, notes=notes)
         return report, objects
 
-    def _notes(self, state: State, there: bool | NotAnswered) -> Sequence[str]:
+    def _notes(self, state: State, cluster_exists: bool | NotAnswered) -> Sequence[str]:
         """Reports an existing cluster that the state lacks. It must not be touched or hidden."""
         mine = any(kind.endswith("/cluster:Cluster") for kind in state.counts)
-        if self.subject.existing or there is not True or mine:
+        if self.subject.existing or cluster_exists is not True or mine:
             return []
         return [
-            f"a cluster {self.subject.cluster} is in {self.subject.location}, and Pulumi's state "
-            "does not have it: it is another owner's, or was left by a killed `pulumi up` "
+            f"a cluster {self.subject.cluster} exists in {self.subject.location}, but not in "
+            "Pulumi's state: it belongs to somebody else, or a killed `pulumi up` left it "
             "(docs/how-to/interrupted-up.md)"
         ]
 
@@ -293,19 +291,21 @@ class Teardown:
     def _sweep(self, account: Account, looked: Report) -> Sweep:
         return Sweep(
             account,
-            self._permission(shown=shown_in(looked)),
-            on_deleted=lambda one: self.tell(f"deleted {one.kind} {one.id}: {_why(one)}"),
+            self._permission(listed=shown_in(looked)),
+            on_deleted=lambda leftover: self.tell(
+                f"deleted {leftover.kind} {leftover.id}: {_why(leftover)}"
+            ),
         )
 
     def _destroy(self, sweep: Sweep | None, life: Life) -> str:
         """Runs `pulumi destroy` until it succeeds, else returns the reason. Raises Stopped."""
-        without_cluster = self.choices.unreachable or self._there() is False
+        without_cluster = self.choices.unreachable or self._cluster_exists() is False
         swept_at = self.clock.now()
 
         def meanwhile() -> None:
             nonlocal swept_at
             if sweep is not None and self.clock.now() - swept_at >= _SWEEP_EVERY_S:
-                if self._there() is False:
+                if self._cluster_exists() is False:
                     sweep.once(life)
                 swept_at = self.clock.now()
 
@@ -315,30 +315,35 @@ class Teardown:
             )
             if ended.code == 0:
                 return ""
-            if ended.locked:
-                raise Stopped(
-                    "another `pulumi` works on the stack, or a killed one has left its lock; when "
-                    f"none does: slicewright unlock --stack {self.stack}"
-                )
-            if ended.credentials:
-                raise Stopped(
-                    "the cloud refuses the credentials; renew them and run this again, it goes on "
-                    "where it was"
-                )
-            gone = ended.unreachable and not without_cluster and self._there() is False
+            self._raise_if_stopped(ended)
+            gone = ended.unreachable and not without_cluster and self._cluster_exists() is False
             if gone:
                 without_cluster = True
             elif not ended.held or attempt == _ATTEMPTS:
                 break
             elif sweep is not None:
-                self.tell("the cloud holds on to something; sweeping, then trying again")
-                sweep.until_clean(
-                    life,
-                    wait_s=self.choices.wait_s,
-                    clock=self.clock.now,
-                    sleep=self.clock.sleep,
+                self.tell(
+                    "the cloud refuses a deletion because of a dependency; deleting leftovers, "
+                    "then retrying"
                 )
+                self._until_clean(sweep, life, self.choices.wait_s)
         return f"`pulumi destroy` failed with exit code {ended.code}: see above"
+
+    def _raise_if_stopped(self, ended: Destroyed) -> None:
+        """Raises Stopped if another `pulumi destroy` would fail for the same reason."""
+        if ended.locked:
+            raise Stopped(
+                "another `pulumi` is working on the stack, or a killed one left its lock; if none "
+                f"is working on it: slicewright unlock --stack {self.stack}"
+            )
+        if ended.credentials:
+            raise Stopped(
+                "the cloud refuses the credentials; renew them, and run the command again to "
+                "continue"
+            )
+
+    def _until_clean(self, sweep: Sweep, life: Life, wait_s: float) -> Swept:
+        return sweep.until_clean(life, wait_s=wait_s, clock=self.clock.now, sleep=self.clock.sleep)
 
 
 def shown_in(looked: Report) -> frozenset[Key]:
@@ -346,7 +351,7 @@ def shown_in(looked: Report) -> frozenset[Key]:
     inventory = looked.inventory or Inventory()
     return frozenset(
         {
-            *(key_of(one) for one in looked.left),
+            *(key_of(leftover) for leftover in looked.leftovers),
             *(("disk", volume.handle) for volume in inventory.volumes),
             *(("snapshot", handle) for handle in inventory.retained_snapshots.values()),
         }
@@ -355,11 +360,15 @@ def shown_in(looked: Report) -> frozenset[Key]:
 
 def proven_in(looked: Report) -> frozenset[Key]:
     """The proven leftovers. One may be the proof of another, and is deleted before it."""
-    return frozenset(key_of(one) for one in looked.left if one.proof and not one.retained)
+    return frozenset(
+        key_of(leftover)
+        for leftover in looked.leftovers
+        if leftover.proof and not leftover.retained
+    )
 
 
-def _why(one: Leftover) -> str:
-    return one.proof or f"{one.mark}, which proves nothing; you were asked"
+def _why(leftover: Leftover) -> str:
+    return leftover.proof or f"{leftover.mark}, which proves nothing; you confirmed it"
 
 
 @contextmanager
@@ -369,6 +378,6 @@ def _answering() -> Iterator[None]:
         yield
     except (NoAccess, ApiError, Unreachable) as e:
         raise Stopped(
-            f"the cluster does not answer any more ({e}); run this again, with --unreachable if it "
-            "stays so"
+            f"the cluster no longer answers ({e}); run the command again, with --unreachable if "
+            "it still does not answer"
         ) from None

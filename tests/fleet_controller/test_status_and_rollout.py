@@ -18,7 +18,7 @@ from fleet_controller.app.loop import Loop
 from fleet_controller.objects.bounds import stamp
 from kubeapi import ApiError, Client
 from slicewright import cli
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_VERIFIED, VERIFIED
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 from tests.fleet_controller.test_api_server import Clock, running
@@ -163,7 +163,7 @@ def _held_rollout(api_server: Any) -> None:
 class TestStatus:
     def test_a_pool_in_order_is_drawn_and_ends_with_0(self, say: Command, pool: str) -> None:
         said = say("status", pool)
-        assert said.code == PROVEN, said
+        assert said.code == VERIFIED, said
         assert "pool day2  verified  2 of 2 nodes verified" in said.out
         assert f"4 x {A100}, each 7 x 1g.5gb: on d1, d2" in said.out
         assert "[1g.5gb]" in said.out, "the slices are drawn"
@@ -219,12 +219,12 @@ class TestRollout:
         wait = api_server.wait
         _held_rollout(api_server)
         said = say("rollout", "pause", pool)
-        assert said.code == PROVEN, said
+        assert said.code == VERIFIED, said
         assert "drained, stay cordoned: d1" in said.out
         wait(lambda: _condition(api_server, pool) == "RolloutPaused", "it is paused")
-        assert say("rollout", "status", pool).code == NOT_PROVEN
+        assert say("rollout", "status", pool).code == NOT_VERIFIED
         assert "is already paused" in say("rollout", "pause", pool).out
-        assert say("rollout", "resume", pool).code == PROVEN
+        assert say("rollout", "resume", pool).code == VERIFIED
         assert _asked(api_server, pool) == ""
         wait(lambda: _condition(api_server, pool) != "RolloutPaused", "it goes on")
         said = say("rollout", "abort", pool)
@@ -248,7 +248,7 @@ class TestRollout:
             "d1 is in service with the new layout, and d2 waits for the pod",
         )
         said = say("rollout", "undo", pool)
-        assert said.code == PROVEN, said
+        assert said.code == VERIFIED, said
         assert "change back to old-1, a few at a time: d1" in said.out
         assert "back into service unchanged: d2" in said.out
         assert "the stack file still declares new-2" in said.out
@@ -270,7 +270,7 @@ class TestRollout:
         assert not api_server.node("d1").unschedulable
         assert api_server.admin.get(f"{_PODS}/llm-0"), "nothing was evicted"
         status = say("status", pool)
-        assert status.code == NOT_PROVEN
+        assert status.code == NOT_VERIFIED
         assert "pool day2  undone" in status.out
         assert "is already undone" in say("rollout", "undo", pool).out
         api_server.admin.patch(f"{POOLS}/{pool}", {"spec": _declares("old-1")})
@@ -278,7 +278,7 @@ class TestRollout:
         api_server.admin.patch(f"{POOLS}/{pool}", {"spec": _declares("new-2")})
         wait(lambda: _cut(api_server, "d1", "new-2"), "the next change to it is not undone")
         said = say("rollout", "undo", pool)
-        assert said.code == PROVEN, said
+        assert said.code == VERIFIED, said
         said = say("rollout", "resume", pool)
         assert "changes to layout new-2" in said.out
         wait(lambda: _cut(api_server, "d1", "new-2"), "d1 changes forward again")
@@ -324,7 +324,7 @@ class TestRollout:
                 return super().patch(path, body, **more)
 
         monkeypatch.setattr("slicewright.live.access.Client", Overtaken)
-        assert say("rollout", "pause", pool).code == PROVEN
+        assert say("rollout", "pause", pool).code == VERIFIED
         assert len(set(tries)) >= 2
         assert _asked(api_server, pool) == "paused"
 
@@ -342,11 +342,11 @@ def test_a_report_on_a_preview_names_nodes_and_pods(
     (tmp_path / "preview.json").write_text('{"steps": []}')
     before = api_server.admin.get(f"{POOLS}/{pool}")["spec"]
     said = say("preview-report", "-s", str(stack), "--live", str(tmp_path / "preview.json"))
-    assert said.code == PROVEN, said
+    assert said.code == VERIFIED, said
     assert "Pool `day2`: 2 nodes roll from `old-1` to" in said.out
     assert "1. `d1`\n2. `d2`" in said.out
-    assert "0 pods are evicted, and 1 pod cannot be now" in said.out
+    assert "0 pods are evicted, and 1 pod cannot be evicted now" in said.out
     assert "- on `d1`: `default/llm-0`: no controller would recreate it" in said.out
-    assert "has 2 nodes and may have 1: 1 node of the cloud's choice goes" in said.out
+    assert "has 2 nodes and may have 1: the cloud ends 1 node of its choice" in said.out
     assert "0 to 1 pods with GPUs end with it" in said.out
     assert api_server.admin.get(f"{POOLS}/{pool}")["spec"] == before, "it only reads"

@@ -19,7 +19,7 @@ import yaml
 
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import plugins_and_commands
-from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.infra.cloud_engine import PROJECT, CloudEngine, Ran, cloud_engine
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "state-and-recovery.md"
@@ -160,10 +160,10 @@ def test_attributes_that_a_kill_cut_off_no_longer_hide_a_state_that_is_whole(sta
     assert "EOF" in stack.fails()
     unlock = f"'{sys.executable}' -m slicewright.cli unlock --stack prod"
     seen = stack.run(f"{unlock} --dry-run")
-    assert seen.code == NOT_PROVEN, seen.output
+    assert seen.code == NOT_VERIFIED, seen.output
     assert file.exists()
     mended = stack.run(unlock)
-    assert mended.code == PROVEN, mended.output
+    assert mended.code == VERIFIED, mended.output
     stack.is_as_it_was()
 
 

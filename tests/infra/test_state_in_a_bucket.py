@@ -22,7 +22,7 @@ from botocore.session import Session
 
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import plugins_and_commands
-from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.infra.cloud_engine import PROJECT, CloudEngine, Ran, cloud_engine
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "state-and-recovery.md"
@@ -293,7 +293,7 @@ def test_a_lock_in_a_bucket_stays_while_its_engine_lives_and_goes_when_it_was_ki
             assert engine.poll() is None, engine.communicate()[0]
             time.sleep(0.1)
         living = stack.slicewright("unlock", "--stack", "prod")
-        assert living.code == NOT_PROVEN, living.output
+        assert living.code == NOT_VERIFIED, living.output
         assert len(stack.objects(LOCKS)) == 1
         engine.send_signal(signal.SIGKILL)
         engine.wait(timeout=60)
@@ -306,7 +306,7 @@ def test_a_lock_in_a_bucket_stays_while_its_engine_lives_and_goes_when_it_was_ki
     assert second.code != 0, second.output
     assert "the stack is currently locked" in second.output
     stale = stack.slicewright("unlock", "--stack", "prod")
-    assert stale.code == PROVEN, stale.output
+    assert stale.code == VERIFIED, stale.output
     assert stack.objects(LOCKS) == {}
     stack.is_as_declared()
 
@@ -339,7 +339,7 @@ def test_a_deleted_state_is_its_last_version(stack: Stack) -> None:
 def test_destroy_leaves_no_network_and_an_empty_state(stack: Stack) -> None:
     assert stack.networks()
     ran = stack.slicewright("destroy", "-s", "prod", "--yes", "--wait", "0")
-    assert ran.code == PROVEN, ran.output
+    assert ran.code == VERIFIED, ran.output
     assert stack.engine.cloud.inventory() == {}
     assert not json.loads(stack.objects()[STATE])["checkpoint"]["latest"].get("resources")
     assert stack.objects(LOCKS) == {}

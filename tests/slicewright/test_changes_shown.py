@@ -110,7 +110,7 @@ def test_only_the_difference_of_an_add_on_is_shown() -> None:
     )
 
 
-def test_of_an_autoscaler_only_the_difference_is_shown() -> None:
+def test_a_changed_autoscaler_shows_only_the_difference() -> None:
     without, before, after = (written("eks-a100") for _ in range(3))
     for fleet in (without, before, after):
         fleet["cluster"]["version"] = "1.35"
@@ -125,7 +125,7 @@ def test_of_an_autoscaler_only_the_difference_is_shown() -> None:
     assert line == "fleet: in place: cluster.autoscaler scale_down unneeded_minutes 10 -> 30"
 
 
-def test_of_karpenter_only_the_difference_is_shown() -> None:
+def test_a_changed_karpenter_shows_only_the_difference() -> None:
     before, after = written("eks-a100"), written("eks-a100")
     before["cluster"]["autoscaler"] = "karpenter"
     after["cluster"]["autoscaler"] = {"mode": "karpenter", "empty_minutes": 5}
@@ -268,7 +268,7 @@ def test_no_change_is_shown_from_a_value_to_the_same_text(
         assert before != after
 
 
-def test_what_is_said_of_a_row_fits_what_happens_to_its_pool() -> None:
+def test_the_text_of_a_change_fits_the_effect_on_its_pool() -> None:
     """Its only node is replaced: nothing is said to stay, in no row."""
     after = written("gke-h100")
     after["node_pools"][0] |= {"zones": ["us-central1-a"], "labels": {"role": "x"}}
@@ -281,7 +281,7 @@ def test_what_is_said_of_a_row_fits_what_happens_to_its_pool() -> None:
         assert said not in text
 
 
-def test_a_pool_that_is_spread_over_more_zones_is_said_to_lose_nodes() -> None:
+def test_a_pool_that_is_spread_over_more_zones_loses_nodes() -> None:
     before, after = written("gke-h100"), written("gke-h100")
     before["node_pools"][0] |= {"nodes": {"count": 2}}
     after["node_pools"][0] |= {"nodes": {"count": 2}, "zones": ["us-central1-a", "us-central1-c"]}
@@ -304,7 +304,7 @@ def test_a_pool_that_is_spread_over_more_zones_is_said_to_lose_nodes() -> None:
         ({"min": 1, "max": 4}, {"count": 1}, "where there are more than 1, nodes are removed"),
     ],
 )
-def test_what_a_number_of_nodes_does_is_said_in_numbers(
+def test_a_changed_number_of_nodes_is_shown_in_numbers(
     stack: str, before: dict[str, int], after: dict[str, int], said: str
 ) -> None:
     old, new = written(stack), written(stack)

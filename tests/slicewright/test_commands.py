@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("command", "main"), [("slicewright", cli.main), ("slicewright-agent", node_agent.cli.main)]
 )
-def test_both_commands_print_the_projects_version(
+def test_both_commands_print_the_version_of_the_project(
     command: str, main: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -31,7 +31,7 @@ def test_both_commands_print_the_projects_version(
 
 def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     """As kubectl does."""
-    assert cli.main([]) == cli.PROVEN
+    assert cli.main([]) == cli.VERIFIED
     out, err = capsys.readouterr()
     assert err == ""
     assert all(f"\n    {command} " in out for command in ("check", "plan", "rehearse"))
@@ -58,7 +58,7 @@ COMMANDS = (
 def test_each_command_of_the_help_explains_itself(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([]) == cli.PROVEN
+    assert cli.main([]) == cli.VERIFIED
     assert re.search(rf"^    {command}\s", capsys.readouterr().out, re.MULTILINE)
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help"])
@@ -91,19 +91,19 @@ def test_every_stack_that_is_named_is_planned_and_checked(
     monkeypatch.chdir(ROOT)
     assert (
         cli.main(["plan", "-s", "gke-h100", "-s", "eks-a100", "stacks/Pulumi.hosts-a100.yaml"])
-        == cli.PROVEN
+        == cli.VERIFIED
     )
     out = capsys.readouterr().out
     assert all(
         part in out for part in ("gke-h100: GKE", "eks-a100: EKS", "Pulumi.hosts-a100.yaml: hosts")
     )
-    assert cli.main(["check", "-s", "gke-h100", "-s", "eks-a100"]) == cli.PROVEN
+    assert cli.main(["check", "-s", "gke-h100", "-s", "eks-a100"]) == cli.VERIFIED
     out = capsys.readouterr().out
     assert "stacks/Pulumi.gke-h100.yaml: ok" in out
     assert "stacks/Pulumi.eks-a100.yaml: ok" in out
 
 
-def test_of_several_plans_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_several_plans_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["plan", "-s", "gke-h100", "-s", "eks-a100", "--json"]) == cli.BAD_INPUT
     out, err = capsys.readouterr()
     assert out == ""

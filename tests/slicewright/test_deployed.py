@@ -91,7 +91,7 @@ def test_an_update_that_runs_is_none_yet(run: Run) -> None:
     assert run([[update("b", result="in-progress"), update("a")]])[1] == "a\n"
 
 
-def test_it_is_looked_for_on_older_pages(run: Run) -> None:
+def test_the_deployment_is_searched_on_older_pages_of_the_history(run: Run) -> None:
     failed = [update("x", result="failed")] * 20
     assert run([failed, failed, [update("a")]])[1] == "a\n"
 
@@ -148,7 +148,7 @@ def test_what_is_no_history_is_refused(text: str) -> None:
         read_page(text)
 
 
-def test_a_pulumi_that_fails_is_said_in_a_line(
+def test_a_failing_pulumi_is_reported_in_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "bin" / "pulumi").write_text("#!/bin/sh\necho 'error: no key' >&2; exit 1\n")
@@ -157,7 +157,7 @@ def test_a_pulumi_that_fails_is_said_in_a_line(
     assert err == "slicewright deployed: `pulumi stack history` failed: error: no key\n"
 
 
-def test_a_file_that_cannot_be_written_is_said_in_a_line(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_in_one_line(run: Run, tmp_path: Path) -> None:
     code, _, err = run([[update("a")]], "--write", str(tmp_path / "missing" / "before.yaml"))
     assert code == cli.CANNOT_RUN
     assert "No such file or directory" in err

@@ -47,17 +47,17 @@ def test_a_pool_gets_its_id_and_comes_with_its_parent_and_provider(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     preview = written(tmp_path, {"resources": [PROVIDER, PARENT, CLUSTER, POOL]})
-    assert cli.main(["import-file", "-s", "gke-h100", preview]) == cli.PROVEN
+    assert cli.main(["import-file", "-s", "gke-h100", preview]) == cli.VERIFIED
     found = json.loads(capsys.readouterr().out)
     assert found == {"nameTable": {}, "resources": [PROVIDER, PARENT, {**POOL, "id": ID}]}
 
 
-def test_of_the_names_in_the_state_those_that_pools_use_are_kept(
+def test_names_in_the_state_that_pools_use_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = {"gke": URN, "gcp": "urn:gcp", "kubernetes": "urn:kubernetes"}
     preview = written(tmp_path, {"nameTable": table, "resources": [POOL]})
-    assert cli.main(["import-file", "-s", "gke-h100", preview, "h100-partition-3g"]) == cli.PROVEN
+    assert cli.main(["import-file", "-s", "gke-h100", preview, "h100-partition-3g"]) == cli.VERIFIED
     found = json.loads(capsys.readouterr().out)
     assert found["nameTable"] == {"gke": URN, "gcp": "urn:gcp"}
 

@@ -24,7 +24,7 @@ def test_the_plan_says_whose_prometheus_asks_whom_how_often() -> None:
     assert "http://kube-prom-stack-kube-prome-prometheus.monitoring.svc:9090" in text
 
 
-def test_without_it_nothing_is_said() -> None:
+def test_a_fleet_without_monitoring_shows_no_monitoring_lines() -> None:
     raw = {"cloud": "byo", **CLOUDS["byo"]}
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert monitoring_lines(fleet) == []

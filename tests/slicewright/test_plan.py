@@ -125,7 +125,7 @@ def test_the_lines_by_which_a_pod_asks_for_a_partition_are_printed(run: Any) -> 
     _, out, _ = run("plan", "-s", "eks-a100")
     assert (
         """\
-  a pod asks for one with, in its spec:
+  a pod requests one with this in its spec:
     nodeSelector: {slicewright.io/pool: demo-gpu-workers}
     tolerations:
     - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
@@ -377,8 +377,8 @@ def test_every_exit_code_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
     documented = {int(n) for n in re.findall(r"^\| (\d+) \|", page, flags=re.MULTILINE)}
     assert documented >= {
-        cli.PROVEN,
-        cli.NOT_PROVEN,
+        cli.VERIFIED,
+        cli.NOT_VERIFIED,
         cli.BAD_INPUT,
         cli.CANNOT_RUN,
         cli.INTERRUPTED,
@@ -395,14 +395,14 @@ def test_a_workload_is_shown_with_where_its_replicas_land(run: Any, tmp_path: Pa
     assert code == 0
     for part in (
         "workload ai/llm-deployment: 17 replicas of vllm on pool h100-partition-3g",
-        "each asks for   1 nvidia.com/gpu (3g.40gb); the pool offers up to 16, 1 Pending",
+        "each requests   1 nvidia.com/gpu (3g.40gb); the pool offers up to 16, 1 Pending",
         "each needs      26182 MiB of 36403 MiB usable: weights 23366, context 1280",
         "pods    [      a       ][      a       ]\n            a = llm-deployment",
         "lands on        a in the drawing of its pool: up to 16 replicas on a node",
         "workload default/large: 2 replicas of vllm on pool whole",
         "whole, for large",
         "lands on        up to 1 replica on a node",
-        "context not known",
+        "context unknown",
     ):
         assert part in out
     code, out, _ = run("plan", str(file), "--json")

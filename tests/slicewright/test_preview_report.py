@@ -90,7 +90,7 @@ def test_a_replaced_pool_is_refused_until_the_stack_file_acknowledges_this_very_
 ) -> None:
     preview = preview_file(tmp_path, replaced("train"), step("same", "other"))
     arguments = ["preview-report", "-s", stack_file(tmp_path), preview]
-    assert cli.main(arguments) == cli.NOT_PROVEN
+    assert cli.main(arguments) == cli.NOT_VERIFIED
     out, err = capsys.readouterr()
     assert "1 change ends pods or deletes data, and is not acknowledged" in out
     assert "not acknowledged in" in err
@@ -101,13 +101,13 @@ def test_a_replaced_pool_is_refused_until_the_stack_file_acknowledges_this_very_
     )
 
     stack_file(tmp_path, acknowledged=[code])
-    assert cli.main(arguments) == cli.PROVEN
+    assert cli.main(arguments) == cli.VERIFIED
     out = capsys.readouterr().out
     assert "all are acknowledged" in out
     assert "🟠 replaced" in out
 
     preview_file(tmp_path, replaced("train", "amiType"))
-    assert cli.main(arguments) == cli.NOT_PROVEN
+    assert cli.main(arguments) == cli.NOT_VERIFIED
     assert f"No longer needed in `slicewright:acknowledged`: `{code}`" in capsys.readouterr().out
 
 
@@ -141,19 +141,19 @@ def test_what_pods_run_on_is_guarded_and_nothing_else(change: dict[str, Any], as
 @pytest.mark.parametrize(
     ("chart", "said"),
     [
-        ("gpu-operator", "no GPU is offered without it"),
-        ("oci://registry.example.com/charts/gpu-operator", "no GPU is offered without it"),
+        ("gpu-operator", "no GPU is offered"),
+        ("oci://registry.example.com/charts/gpu-operator", "no GPU is offered"),
         ("keda", "replicas stay as they are"),
         ("oci://registry.example.com/charts/keda", "replicas stay as they are"),
-        ("kube-prometheus-stack", "what Prometheus has measured"),
-        ("cluster-autoscaler", "what adds and removes nodes"),
+        ("kube-prometheus-stack", "Prometheus's data"),
+        ("cluster-autoscaler", "the autoscaler: existing nodes stay"),
     ],
 )
 def test_what_a_release_takes_with_it_is_named_by_its_chart(chart: str, said: str) -> None:
     change = step("delete", "r", "kubernetes:helm.sh/v3:Release", old={"inputs": {"chart": chart}})
     preview = steps.read_preview(json.dumps({"steps": [change]}))
     (loss,) = losses.guard(preview, ()).open
-    assert said in loss.what
+    assert said in loss.affected
 
 
 def test_the_same_change_of_a_recreated_pool_is_acknowledged_again() -> None:
@@ -172,7 +172,7 @@ def test_the_steps_of_a_replacement_are_one_change() -> None:
     assert len(steps.read_preview(json.dumps({"steps": raw})).steps) == 1
 
 
-def test_with_the_file_as_it_was_the_report_says_what_rolls_and_what_it_costs(
+def test_the_report_shows_rollouts_and_costs_with_the_earlier_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (pool,) = FLEET["node_pools"]  # type: ignore[misc]
@@ -189,7 +189,7 @@ def test_with_the_file_as_it_was_the_report_says_what_rolls_and_what_it_costs(
         ]
     )
     out = capsys.readouterr().out
-    assert code == cli.PROVEN
+    assert code == cli.VERIFIED
     (row,) = (row for row in cells(out) if row[0] == "train" and len(row) == 4)
     assert row[1:3] == ["🟡 roll", "2 nodes"]
     costs = re.search(r"([\d.]+) USD/h → ([\d.]+) USD/h \(([\d.]+) USD/h more at most\)", out)
@@ -199,7 +199,7 @@ def test_with_the_file_as_it_was_the_report_says_what_rolls_and_what_it_costs(
     assert more > 0
 
 
-def test_a_preview_that_failed_is_said_and_exits_with_1(
+def test_a_failed_preview_is_reported_and_exits_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = [
@@ -207,7 +207,7 @@ def test_a_preview_that_failed_is_said_and_exits_with_1(
         {"severity": "warning", "message": "old"},
     ]
     preview = preview_file(tmp_path, diagnostics=said)
-    assert cli.main(["preview-report", "-s", stack_file(tmp_path), preview]) == cli.NOT_PROVEN
+    assert cli.main(["preview-report", "-s", stack_file(tmp_path), preview]) == cli.NOT_VERIFIED
     out, err = capsys.readouterr()
     blocks = [
         t.content
@@ -226,9 +226,9 @@ def test_a_preview_that_failed_is_said_and_exits_with_1(
         ("[]", "it has no list of steps"),
         ("{}", "neither steps nor diagnostics"),
         ('{"sequence": 0}\n{"sequence": 1}\n', "an event per line"),
-        ('{"steps": [{"urn": "x"}]}', "not as Pulumi writes it"),
+        ('{"steps": [{"urn": "x"}]}', "not in Pulumi's format"),
         ('{"steps": [{"op": "create", "urn": "x"}]}', "'x' is not a URN"),
-        ('{"steps": [3]}', "not as Pulumi writes it"),
+        ('{"steps": [3]}', "not in Pulumi's format"),
     ],
 )
 def test_what_is_not_a_preview_is_refused_with_its_reason(
@@ -326,12 +326,12 @@ def test_a_cluster_that_cannot_be_asked_ends_it_without_a_report(
 def test_the_stack_file_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stack = stack_file(tmp_path, acknowledged=["a:12345678"])
     with mock.patch.object(Path, "read_bytes", autospec=True, side_effect=Path.read_bytes) as read:
-        assert cli.main(["preview-report", "-s", stack, preview_file(tmp_path)]) == cli.PROVEN
+        assert cli.main(["preview-report", "-s", stack, preview_file(tmp_path)]) == cli.VERIFIED
     assert [str(call.args[0]) for call in read.call_args_list].count(stack) == 1
     assert "a:12345678" in capsys.readouterr().out
 
 
-def test_an_acknowledgement_that_cannot_be_read_is_said_in_one_line(
+def test_an_unreadable_acknowledgement_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deep: Any = "a:12345678"

@@ -69,23 +69,23 @@ def test_a_change_that_ends_pods_needs_its_acknowledgement_once(
         return code, capsys.readouterr().out
 
     code, out = reported(before)
-    assert (code, "CAUTION" in out) == (cli.PROVEN, False)
+    assert (code, "CAUTION" in out) == (cli.VERIFIED, False)
     assert engine.up(before).code == 0
     code, out = reported(before)
-    assert (code, "no changes" in out) == (cli.PROVEN, True)
+    assert (code, "no changes" in out) == (cli.VERIFIED, True)
 
     code, out = reported(after)
-    assert code == cli.NOT_PROVEN
+    assert code == cli.NOT_VERIFIED
     codes = re.findall(r'> +- "(.*)"', out)
     assert {one.partition(":")[0] for one in codes} == {f"{cloud}-kept", f"{cloud}-gone"}
     assert out.count("2 nodes and the pods on them") == 2
 
-    assert reported(after, *codes[:1])[0] == cli.NOT_PROVEN
-    assert reported(after, *codes)[0] == cli.PROVEN
+    assert reported(after, *codes[:1])[0] == cli.NOT_VERIFIED
+    assert reported(after, *codes)[0] == cli.VERIFIED
     up = engine.up(after)
     assert up.code == 0, up.output
     code, out = reported(after, *codes)
-    assert code == cli.PROVEN
+    assert code == cli.VERIFIED
     assert all(one in out for one in codes), "the acknowledgements are no longer needed"
     code, _ = reported(before, *codes)
-    assert code == cli.NOT_PROVEN, "the way back is another change"
+    assert code == cli.NOT_VERIFIED, "the way back is another change"

@@ -80,7 +80,7 @@ def test_somebodys_own_directory_is_left_as_it_is(
     assert (tmp_path / "gke-h100").stat().st_mode & 0o777 == 0o755
     assert (
         _run(capsys, "destroy", "--force", "--stack", "gke-h100", "--directory", tmp_path)[0]
-        == cli.PROVEN
+        == cli.VERIFIED
     )
     assert (tmp_path / "gke-h100" / "thesis.txt").exists()
 
@@ -152,14 +152,14 @@ def test_the_exported_environment_is_the_default_wherever_one_stands(
     assert f"gke-h100 in {environment.root} is not running" in said
 
 
-def test_one_that_runs_is_meant_although_an_interrupted_one_lies_beside_it(
+def test_the_running_environment_is_chosen_beside_an_interrupted_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     running = ended(tmp_path, "gke-h100")
     ended(tmp_path, "eks-a100")
     monkeypatch.setattr(Environment, "is_running", property(lambda self: self.root == running.root))
     code, said = _run(capsys, "env", "--directory", tmp_path)
-    assert code == cli.PROVEN
+    assert code == cli.VERIFIED
     assert f"{ENVIRONMENT_VARIABLE}={running.root}" in said
 
 
@@ -203,7 +203,7 @@ def test_options_may_stand_before_and_after_the_action(
 ) -> None:
     environment = ended(tmp_path, "gke-h100")
     code, said = _run(capsys, *(str(tmp_path) if a == "D" else a for a in arguments))
-    assert code == cli.PROVEN, said
+    assert code == cli.VERIFIED, said
     assert not environment.root.exists()
 
 
@@ -222,7 +222,7 @@ def test_stacks_named_before_and_after_the_action_are_all_meant(
         "--directory",
         tmp_path,
     )
-    assert _run(capsys, *given)[0] == cli.PROVEN
+    assert _run(capsys, *given)[0] == cli.VERIFIED
     assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == []
 
 
@@ -244,9 +244,7 @@ class TestFault:
             ({"profile": "9g.5gb"}, "--profile 9g.5gb: H100-80 has "),
         ],
     )
-    def test_one_that_could_have_no_effect_is_refused(
-        self, wrong: dict[str, Any], told: str
-    ) -> None:
+    def test_a_fault_without_effect_is_refused(self, wrong: dict[str, Any], told: str) -> None:
         fault = faults.WrongLayout(
             **{"pool": "h100-partition-3g", "node": 0, "gpu": 0, "profile": "1g.10gb", **wrong}
         )
@@ -284,12 +282,14 @@ def test_where_nothing_is_broken_repair_says_so(
     capsys: pytest.CaptureFixture[str], running: Environment
 ) -> None:
     where = ("--stack", "gke-h100", "--directory", running.root.parent)
-    assert _run(capsys, "repair", *where) == (cli.PROVEN, "no node had a fault\n")
+    assert _run(capsys, "repair", *where) == (cli.VERIFIED, "no node had a fault\n")
 
 
-def test_nothing_to_destroy_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_destroy_without_environments_reports_that(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     code, told = _run(capsys, "destroy", "--directory", tmp_path)
-    assert code == cli.PROVEN
+    assert code == cli.VERIFIED
     assert "nothing to destroy" in told
 
 

@@ -20,28 +20,28 @@ def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def test_of_eks_the_output_is_a_policy_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["rights", "-s", "eks-a100"]) == cli.PROVEN
+def test_rights_for_eks_are_a_policy_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rights", "-s", "eks-a100"]) == cli.VERIFIED
     policy = json.loads(capsys.readouterr().out)
     assert policy.keys() == {"Version", "Statement"}
     assert all(one["Effect"] == "Allow" for one in policy["Statement"])
 
 
-def test_of_gke_the_output_is_a_custom_role(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rights_for_gke_are_a_custom_role(capsys: pytest.CaptureFixture[str]) -> None:
     """The keys of IAM's Role that a file for `gcloud iam roles create` may have."""
-    assert cli.main(["rights", "-s", "gke-h100"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", "gke-h100"]) == cli.VERIFIED
     role = json.loads(capsys.readouterr().out)
     assert role.keys() == {"title", "description", "stage", "includedPermissions"}
     assert len(role["includedPermissions"]) == len({*role["includedPermissions"]})
 
 
 @pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
-def test_json_tells_what_needs_each_right_and_why(
+def test_json_has_the_user_and_the_reason_of_each_right(
     stack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["rights", "-s", stack]) == cli.PROVEN
+    assert cli.main(["rights", "-s", stack]) == cli.VERIFIED
     document = json.loads(capsys.readouterr().out)
-    assert cli.main(["rights", "-s", stack, "--json"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", stack, "--json"]) == cli.VERIFIED
     told = json.loads(capsys.readouterr().out)
     assert told["version"] == 1
     assert told["document"] == document
@@ -52,9 +52,9 @@ def test_json_tells_what_needs_each_right_and_why(
 
 
 def test_a_preview_needs_less(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["rights", "-s", "gke-h100"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", "gke-h100"]) == cli.VERIFIED
     everything = {*json.loads(capsys.readouterr().out)["includedPermissions"]}
-    assert cli.main(["rights", "-s", "gke-h100", "--preview"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", "gke-h100", "--preview"]) == cli.VERIFIED
     assert {*json.loads(capsys.readouterr().out)["includedPermissions"]} < everything
 
 
@@ -88,9 +88,9 @@ def test_an_autoscaler_without_a_boundary_gets_no_policy_that_makes_an_administr
     assert out == ""
     assert "cluster.autoscaler needs iam:PutRolePolicy, which makes its holder an admin" in err
     assert f"`slicewright rights {file} --boundary`" in err
-    assert cli.main(["rights", file, "--preview"]) == cli.PROVEN, "it changes no role"
+    assert cli.main(["rights", file, "--preview"]) == cli.VERIFIED, "it changes no role"
     bounded = autoscaled(tmp_path, mode, f", permissions_boundary: '{BOUNDARY}'")
-    assert cli.main(["rights", bounded]) == cli.PROVEN
+    assert cli.main(["rights", bounded]) == cli.VERIFIED
     assert "iam:PutRolePolicy" in capsys.readouterr().out
 
 
@@ -98,7 +98,7 @@ def test_an_autoscaler_without_a_boundary_gets_no_policy_that_makes_an_administr
 def test_the_boundary_is_a_managed_policy_and_names_no_right_to_change_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
-    assert cli.main(["rights", autoscaled(tmp_path, mode), "--boundary"]) == cli.PROVEN
+    assert cli.main(["rights", autoscaled(tmp_path, mode), "--boundary"]) == cli.VERIFIED
     out, err = capsys.readouterr()
     assert err == ""
     named = json.dumps(json.loads(out))
@@ -112,7 +112,7 @@ def test_a_stack_of_an_earlier_version_gets_the_names_that_its_roles_have(
 ) -> None:
     names = {"nodes": "eks-nodes-0123abc", "control-plane": "eks-control-plane-0123abc"}
     with mock.patch("slicewright.doctor.state.role_names", return_value=names) as asked:
-        assert cli.main(["rights", "-s", "eks-a100", "--state"]) == cli.PROVEN
+        assert cli.main(["rights", "-s", "eks-a100", "--state"]) == cli.VERIFIED
     asked.assert_called_once_with("eks-a100")
     (passing,) = (
         one
@@ -129,7 +129,7 @@ def test_a_stack_of_an_earlier_version_gets_the_names_that_its_roles_have(
 def test_the_role_for_previews_is_one_of_kubernetes_whatever_the_cloud(
     stack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["rights", "-s", stack, "--preview-role"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", stack, "--preview-role"]) == cli.VERIFIED
     made = json.loads(capsys.readouterr().out)
     assert [one["kind"] for one in made["items"]] == ["ClusterRole", "ClusterRoleBinding"]
 
@@ -162,7 +162,7 @@ def test_wrong_use_leaves_stdout_empty(
     assert said in err
 
 
-def test_of_what_cannot_be_built_yet_no_rights_are_listed(
+def test_features_that_cannot_be_deployed_yet_have_no_rights(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "Pulumi.shares.yaml"
@@ -197,7 +197,7 @@ config:
         (200, "the inline policies of a role may have at most 10240 together: divide"),
     ],
 )
-def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(
+def test_a_policy_that_is_too_long_names_where_to_attach_it(
     roles: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = yaml.safe_load((ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text())
@@ -211,7 +211,7 @@ def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(
     ]
     file = tmp_path / "Pulumi.x.yaml"
     file.write_text(yaml.safe_dump(raw))
-    assert cli.main(["rights", str(file)]) == cli.PROVEN
+    assert cli.main(["rights", str(file)]) == cli.VERIFIED
     out, err = capsys.readouterr()
     assert json.loads(out)["Statement"]
     assert said in err
@@ -220,6 +220,6 @@ def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(
 
 def test_the_stack_file_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
     with mock.patch.object(spec, "read", wraps=spec.read) as read:
-        assert cli.main(["rights", "-s", "eks-a100"]) == cli.PROVEN
+        assert cli.main(["rights", "-s", "eks-a100"]) == cli.VERIFIED
     assert read.call_count == 1
     assert capsys.readouterr().out

@@ -32,7 +32,7 @@ class Doctor:
     cloud: Cloud
     capsys: pytest.CaptureFixture[str]
     plane: socket.socket
-    """Where control planes are: it takes connections."""
+    """Where control planes are: it accepts connections."""
 
     def __call__(self, stack: str, *changes: tuple[str, str]) -> tuple[int, str]:
         """The exit code and all that is written. changes: text of the stack file -> other text."""

@@ -9,7 +9,7 @@ import pytest
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.aws.eks.checks import default_release
 from rehearsal.clouds.core.errors import CloudError
-from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from tests.rehearsal.clouds.aws.test_pod_identities import associate, make_role
 from tests.rehearsal.clouds.conftest import Aws
 from tests.slicewright.doctor.conftest import Doctor
@@ -17,12 +17,12 @@ from tests.slicewright.doctor.conftest import Doctor
 
 def test_an_ordinary_account_would_refuse_nothing(doctor: Doctor) -> None:
     code, said = doctor("eks-a100")
-    assert code == PROVEN, said
-    assert "0 would fail, 0 could not be asked, 15 ok" in said
+    assert code == VERIFIED, said
+    assert "0 would fail, 0 could not be checked, 15 ok" in said
     assert "p4d.24xlarge for pool demo-gpu-workers: offered in eu-west-1a" in said
 
 
-def test_it_only_reads(doctor: Doctor) -> None:
+def test_doctor_only_reads_an_aws_account(doctor: Doctor) -> None:
     doctor("eks-a100")
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     called = {json.loads(line)["operation"] for line in log}
@@ -34,7 +34,7 @@ def test_it_only_reads(doctor: Doctor) -> None:
 def test_a_new_accounts_quota_is_named_with_the_command_that_raises_it(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "vcpus": {"L-417A185B": 0}})
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
     assert "quota L-417A185B (Running On-Demand P instances) in eu-west-1: 0 vCPU" in said
     assert "--quota-code L-417A185B --desired-value 96 --region eu-west-1" in said
@@ -43,9 +43,9 @@ def test_a_new_accounts_quota_is_named_with_the_command_that_raises_it(doctor: D
 def test_what_others_run_already_is_taken_off_the_quota(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "running": {"p4d.24xlarge": 16}})
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert "1536 vCPU, of which others use 1536; the stack's nodes have 96" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
+    assert "1536 vCPU, 1536 used by others; the stack's nodes need 96" in said
     assert "--quota-code L-417A185B --desired-value 1632 --region eu-west-1" in said
 
 
@@ -57,12 +57,12 @@ def test_nodes_of_other_clusters_count_as_well(doctor: Doctor) -> None:
     vcpus = {"L-417A185B": 1536, "L-1216C47A": 8}
     write_account(doctor.environment, **{**PROMPT, "vcpus": vcpus})
     code, said = doctor("eks-a100")
-    assert code == PROVEN, said
-    assert "8 vCPU, of which others use 6; the stack's nodes have 2" in said
+    assert code == VERIFIED, said
+    assert "8 vCPU, 6 used by others; the stack's nodes need 2" in said
     write_account(doctor.environment, **{**PROMPT, "vcpus": {**vcpus, "L-1216C47A": 7}})
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED, said
+    assert "1 would fail, 0 could not be checked" in said
 
 
 def test_an_account_with_as_many_vpcs_as_it_may_have_is_named(doctor: Doctor) -> None:
@@ -70,9 +70,9 @@ def test_an_account_with_as_many_vpcs_as_it_may_have_is_named(doctor: Doctor) ->
     for n in range(5):
         aws.call("ec2", "CreateVpc", CidrBlock=f"10.{n}.0.0/16")
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert "5, of which 5 are taken, and the stack makes one" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
+    assert "5, 5 in use; the stack creates 1" in said
     with pytest.raises(CloudError, match="The maximum number of VPCs has been reached"):
         aws.call("ec2", "CreateVpc", CidrBlock="10.5.0.0/16")
 
@@ -83,25 +83,28 @@ def test_more_node_groups_than_a_cluster_may_have_are_named(doctor: Doctor) -> N
     aws = existing_cluster(doctor)
     aws.make_group(nodegroupName="other")
     code, said = doctor("eks-a100", THERE)
-    assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
-    assert "per cluster) in eu-west-1: 2; the stack has 2, and the cluster 1 others" in said
+    assert code == NOT_VERIFIED, said
+    assert "1 would fail, 0 could not be checked" in said
+    assert (
+        "per cluster) in eu-west-1: 2; the stack has 2 node groups, and the cluster 1 others"
+        in said
+    )
     assert "--service-code eks --quota-code L-6D54EA21 --desired-value 3" in said
 
 
-def test_nat_gateways_of_which_the_zone_has_all_that_it_may_have_are_named(doctor: Doctor) -> None:
+def test_a_zone_without_room_for_a_nat_gateway_is_named(doctor: Doctor) -> None:
     private = ("name: p4d-cluster", "name: p4d-cluster\n      network: private")
     write_account(doctor.environment, **{**PROMPT, "nat_gateways_per_zone": 1})
     code, said = doctor("eks-a100", private)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     aws = Aws(doctor.cloud, doctor.environment)
     aws.network()
     address = aws.call("ec2", "AllocateAddress", Domain="vpc")["AllocationId"]
     aws.call("ec2", "CreateNatGateway", SubnetId=aws.subnets[0], AllocationId=address)
     assert doctor.cloud.tasks.wait(60)
     code, said = doctor("eks-a100", private)
-    assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED, said
+    assert "1 would fail, 0 could not be checked" in said
     assert "per Availability Zone) in eu-west-1: 1; 1 are in eu-west-1a" in said
     assert "--service-code vpc --quota-code L-FE5A380F --desired-value 2" in said
 
@@ -113,7 +116,7 @@ def test_a_zone_without_the_machine_is_named_although_only_the_account_knows_it(
     swapped = {"eu-west-1a": "euw1-az1", "eu-west-1c": "euw1-az2"}
     write_account(doctor.environment, **{**PROMPT, "zones": swapped})
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
     assert "p4d.24xlarge for pool demo-gpu-workers: not offered in eu-west-1a" in said
     assert "write eu-west-1c as the pool's zones" in said
@@ -122,9 +125,9 @@ def test_a_zone_without_the_machine_is_named_although_only_the_account_knows_it(
 def test_a_cluster_of_that_name_is_named(doctor: Doctor) -> None:
     Aws(doctor.cloud, doctor.environment).make_cluster()
     code, said = doctor("eks-a100", ("name: p4d-cluster", "name: p4d"))
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
-    assert "cluster p4d in eu-west-1: exists already" in said
+    assert "cluster p4d in eu-west-1: already exists" in said
 
 
 @pytest.mark.parametrize(
@@ -152,8 +155,8 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
     assert "0 would fail" in said
-    assert f"could not be asked: the right {right} is missing" in said
-    assert f"let an administrator allow {right}" in said
+    assert f"could not be checked: the right {right} is missing" in said
+    assert f"ask an administrator to allow {right}" in said
 
 
 def test_a_region_that_is_not_enabled_is_named(doctor: Doctor) -> None:
@@ -165,7 +168,7 @@ def test_a_region_that_is_not_enabled_is_named(doctor: Doctor) -> None:
     }
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "region eu-west-1: is not enabled in account" in said
     assert "aws account enable-region --region-name eu-west-1" in said
 
@@ -197,7 +200,7 @@ def test_a_refusal_of_another_kind_is_repeated_and_is_no_pass(doctor: Doctor) ->
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
-    assert "cluster p4d-cluster in eu-west-1: could not be asked: UnrecognizedClient" in said
+    assert "cluster p4d-cluster in eu-west-1: could not be checked: UnrecognizedClient" in said
     assert "\x1b" not in said
 
 
@@ -221,7 +224,7 @@ def existing(doctor: Doctor, *, hostnames: bool = True) -> tuple[Aws, tuple[str,
 def test_subnets_that_exist_and_fit_are_shown_with_their_zones(doctor: Doctor) -> None:
     aws, change = existing(doctor)
     code, said = doctor("eks-a100", change)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert f"subnets of cluster.network: {aws.subnets[0]} in eu-west-1a" in said
     assert "VPCs per Region" not in said
 
@@ -229,7 +232,7 @@ def test_subnets_that_exist_and_fit_are_shown_with_their_zones(doctor: Doctor) -
 def test_a_vpc_without_host_names_is_named_with_the_command_that_mends_it(doctor: Doctor) -> None:
     aws, change = existing(doctor, hostnames=False)
     code, said = doctor("eks-a100", change)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert f"aws ec2 modify-vpc-attribute --vpc-id {aws.vpc} --enable-dns-hostnames" in said
     assert "1 would fail" in said
 
@@ -243,34 +246,34 @@ def test_a_subnet_with_fewer_addresses_than_nodes_is_named(doctor: Doctor) -> No
     network = (old, new.replace(aws.subnets[0], small))
     nodes = ("nodes: { count: 1 }", "nodes: { count: 12 }")
     code, said = doctor("eks-a100", network)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     code, said = doctor("eks-a100", network, nodes)
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
     assert f"addresses for nodes in eu-west-1a: 11 are free in {small}" in said
 
 
 def test_a_zone_without_a_subnet_and_a_subnet_that_is_not_there_are_named(doctor: Doctor) -> None:
     aws, (old, new) = existing(doctor)
     code, said = doctor("eks-a100", (old, new.replace(f", {aws.subnets[1]}", "")))
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "none of them is in eu-west-1b, which the cluster or a pool uses" in said
     code, said = doctor("eks-a100", (old, new.replace(aws.subnets[1], "subnet-0123456789abcdef0")))
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "subnet-0123456789abcdef0: the account has no such subnet in eu-west-1" in said
 
 
 def test_elastic_ips_that_are_all_taken_are_named(doctor: Doctor) -> None:
     private = ("name: p4d-cluster", "name: p4d-cluster\n      network: private")
     code, said = doctor("eks-a100", private)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     aws = Aws(doctor.cloud, doctor.environment)
     for _ in range(5):
         aws.call("ec2", "AllocateAddress", Domain="vpc")
     code, said = doctor("eks-a100", private)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
-    assert "5, of which 5 are taken, and the stack's NAT gateways need 1" in said
+    assert "5, 5 in use; the stack's NAT gateways need 1" in said
     assert "--quota-code L-0263D0A3 --desired-value 6 --region eu-west-1" in said
 
 
@@ -287,12 +290,12 @@ def existing_cluster(doctor: Doctor) -> Aws:
 def test_a_cluster_that_exists_is_asked_for_its_subnets(doctor: Doctor) -> None:
     aws = existing_cluster(doctor)
     code, said = doctor("eks-a100", THERE)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "cluster p4d in eu-west-1: exists, as the stack file says" in said
     assert f"subnets of cluster.network: {aws.subnets[0]} in eu-west-1a" in said
     other = ("partition: {", "zones: [eu-west-1c]\n        partition: {")
     code, said = doctor("eks-a100", THERE, other)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "none of them is in eu-west-1c" in said
 
 
@@ -301,9 +304,9 @@ def test_a_node_group_of_another_stack_is_named(doctor: Doctor) -> None:
     aws = existing_cluster(doctor)
     aws.make_group(nodegroupName="system")
     code, said = doctor("eks-a100", THERE)
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert "node group system of existing cluster p4d: exists already" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
+    assert "node group system of existing cluster p4d: already exists" in said
     assert "delete-nodegroup --cluster-name p4d --nodegroup-name system" in said
 
 
@@ -316,7 +319,7 @@ ENTRIES = (
 def test_a_cluster_that_takes_no_access_entries_is_named(doctor: Doctor) -> None:
     existing_cluster(doctor)
     code, said = doctor("eks-a100", (THERE[0], f"{THERE[1]}\n      {ENTRIES}"))
-    assert code == NOT_PROVEN, said
+    assert code == NOT_VERIFIED, said
     assert "1 would fail" in said
     assert "authentication mode of existing cluster p4d in eu-west-1: is CONFIG_MAP" in said
     assert "--access-config authenticationMode=API_AND_CONFIG_MAP" in said
@@ -339,11 +342,11 @@ def test_principals_and_service_accounts_that_have_access_already_are_named(
     )
     change = (THERE[0], f"{THERE[1]}\n      {ENTRIES}\n      {identities}")
     code, said = doctor("eks-a100", change)
-    assert code == NOT_PROVEN, said
-    assert "2 would fail, 0 could not be asked" in said
-    assert f"access entry of {OPS} in existing cluster p4d: exists already" in said
+    assert code == NOT_VERIFIED, said
+    assert "2 would fail, 0 could not be checked" in said
+    assert f"access entry of {OPS} in existing cluster p4d: already exists" in said
     assert f"delete-access-entry --cluster-name p4d --principal-arn {OPS} --region eu-w" in said
-    assert "pod identity of service account a/b in existing cluster p4d: exists already" in said
+    assert "pod identity of service account a/b in existing cluster p4d: already exists" in said
     assert f"--association-id {made['associationId']}" in said
 
 
@@ -351,12 +354,12 @@ def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doc
     existing_cluster(doctor)
     _, port = doctor.plane.getsockname()
     code, said = doctor("eks-a100", THERE)
-    assert code == PROVEN, said
-    assert f"endpoint of existing cluster p4d: 127.0.0.1:{port} takes connections" in said
+    assert code == VERIFIED, said
+    assert f"endpoint of existing cluster p4d: 127.0.0.1:{port} accepts connections" in said
     doctor.plane.close()
     code, said = doctor("eks-a100", THERE)
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
     assert "endpoint of existing cluster p4d: no connection from here" in said
 
 
@@ -366,14 +369,14 @@ def test_rules_without_the_agent_that_they_wait_for_are_named(doctor: Doctor) ->
     pool = "ami_type: AL2023_x86_64_NVIDIA"
     repair = (pool, f"repair: {{rules: [{rule}action: reboot}}]}}\n        {pool}")
     code, said = doctor("eks-a100", THERE, repair)
-    assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
-    assert "add-on eks-node-monitoring-agent of existing cluster p4d: is not there" in said
+    assert code == NOT_VERIFIED, said
+    assert "1 would fail, 0 could not be checked" in said
+    assert "add-on eks-node-monitoring-agent of existing cluster p4d: is not installed" in said
     assert "aws eks create-addon --cluster-name p4d --addon-name eks-node-monitoring" in said
     aws.call("eks", "CreateAddon", clusterName="p4d", addonName="eks-node-monitoring-agent")
     assert doctor.cloud.tasks.wait(60)
     code, said = doctor("eks-a100", THERE, repair)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
 
 
 def test_a_machine_image_for_another_kubernetes_than_the_clusters_is_named(doctor: Doctor) -> None:
@@ -381,7 +384,7 @@ def test_a_machine_image_for_another_kubernetes_than_the_clusters_is_named(docto
     pool = "ami_type: AL2023_x86_64_NVIDIA"
     release = (pool, f"release_version: {default_release('1.35')}\n        {pool}")
     code, said = doctor("eks-a100", THERE, release)
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert "Kubernetes of existing cluster p4d in eu-west-1: 1.36, and the machine image" in said
-    assert "write a release of 1.36 as release_version" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
+    assert "Kubernetes of existing cluster p4d in eu-west-1: 1.36, but the machine image" in said
+    assert "write a release for 1.36 as release_version" in said

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rehearsal.clouds.aws.account import PROMPT, write_account
-from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from tests.slicewright.doctor.conftest import Doctor
 
 ONE = "cr-0123456789abcdef0"
@@ -33,17 +33,17 @@ def reserve(doctor: Doctor, **changed: Any) -> None:
 def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
     reserve(doctor)
     code, said = doctor("eks-a100", named(ONE))
-    assert code == PROVEN, said
-    assert f"capacity reservation {ONE}: 1 instances, of which 1 are free" in said
+    assert code == VERIFIED, said
+    assert f"capacity reservation {ONE}: 1 instances, 1 free" in said
 
 
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({"instance_type": "p5.48xlarge"}, "is of p5.48xlarge"),
-        ({"zone": "euw1-az1"}, "is in eu-west-1c (euw1-az1), and the pool also in eu-west-1a"),
+        ({"instance_type": "p5.48xlarge"}, "reserves p5.48xlarge"),
+        ({"zone": "euw1-az1"}, "is in eu-west-1c (euw1-az1), but the pool is also in eu-west-1a"),
         ({"state": "cancelled"}, "is cancelled"),
-        ({"taken": 1}, "1 instances, of which 0 are free; the stack's nodes are 1"),
+        ({"taken": 1}, "1 instances, 0 free; the stack needs 1"),
     ],
 )
 def test_what_is_wrong_with_a_reservation_is_named(
@@ -51,44 +51,44 @@ def test_what_is_wrong_with_a_reservation_is_named(
 ) -> None:
     reserve(doctor, **changed)
     code, said = doctor("eks-a100", named(ONE))
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
     assert what in said
 
 
 def test_a_reservation_that_does_not_exist_is_named(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", named(ONE))
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
-    assert f"capacity reservation {ONE}: the account has none of that name in eu-west-1" in said
+    assert f"capacity reservation {ONE}: does not exist in eu-west-1" in said
 
 
 def test_a_capacity_block_that_starts_later_is_named_with_its_day(doctor: Doctor) -> None:
     dates = {"start": "2026-12-01T11:30:00Z", "end": "2026-12-02T11:30:00Z"}
     reserve(doctor, kind="capacity-block", state="scheduled", **dates)
     code, said = doctor("eks-a100", named(ONE, "capacity-block"))
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "is scheduled; it starts at 2026-12-01 11:30 UTC" in said
     reserve(doctor, kind="capacity-block", **dates)
     code, said = doctor("eks-a100", named(ONE, "capacity-block"))
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "it ends at 2026-12-02 11:30 UTC" in said
 
 
 def test_a_resource_group_is_asked_for_its_reservations(doctor: Doctor) -> None:
     reserve(doctor, groups=[GROUP])
     code, said = doctor("eks-a100", named(GROUP))
-    assert code == PROVEN, said
-    assert f"resource group {GROUP}: 1 instances, of which 1 are free" in said
+    assert code == VERIFIED, said
+    assert f"resource group {GROUP}: 1 instances, 1 free" in said
     code, said = doctor("eks-a100", named(GROUP + "-other"))
-    assert code == NOT_PROVEN
-    assert f"resource group {GROUP}-other: the account has none of that name" in said
+    assert code == NOT_VERIFIED
+    assert f"resource group {GROUP}-other: does not exist in" in said
 
 
-def test_a_key_of_secrets_that_is_there_passes(doctor: Doctor) -> None:
+def test_an_existing_secrets_key_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "keys": {KEY: {}}})
     code, said = doctor("eks-a100", SECRETS)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert f"key {KEY} (cluster.secrets_key): enabled" in said
 
 
@@ -110,8 +110,8 @@ def test_a_key_that_cannot_encrypt_is_named_with_the_command_that_mends_it(
 ) -> None:
     write_account(doctor.environment, **{**PROMPT, "keys": keys})
     code, said = doctor("eks-a100", SECRETS)
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
     assert f"key {KEY} (cluster.secrets_key): {what}" in said
     assert remedy in said
 
@@ -142,5 +142,5 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("eks-a100", change)
     assert code == CANNOT_RUN, said
-    assert "0 would fail, 1 could not be asked" in said
-    assert f"could not be asked: the right {right} is missing" in said
+    assert "0 would fail, 1 could not be checked" in said
+    assert f"could not be checked: the right {right} is missing" in said

@@ -10,7 +10,7 @@ import pytest
 from infra import plan, spec
 from rehearsal.clouds.aws.account import EMPTY, PROMPT, write_account
 from slicewright.doctor.eks_karpenter_checks import KarpenterAnswers, karpenter_findings
-from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.slicewright.doctor.conftest import Doctor
 
 KARPENTER = (
@@ -18,7 +18,7 @@ KARPENTER = (
     ("nodes: { count: 1 }", "nodes: {min: 0, max: 2}\n        capacity: spot"),
     ("ami_type: AL2023_x86_64_NVIDIA", "release_version: 1.36.2-20260714"),
 )
-ROLE = "role AWSServiceRoleForEC2Spot: does not exist, and Karpenter may not make it"
+ROLE = "role AWSServiceRoleForEC2Spot: does not exist, and Karpenter may not create it"
 
 
 def changes(queue: str = "c-notices") -> tuple[tuple[str, str], ...]:
@@ -29,7 +29,7 @@ def changes(queue: str = "c-notices") -> tuple[tuple[str, str], ...]:
 def test_an_account_that_has_all_of_it_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "queues": ["c-notices"]})
     code, said = doctor("eks-a100", *changes())
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "role AWSServiceRoleForEC2Spot: exists" in said
     assert "quota L-7212CCBC (All P Spot Instance Requests) in eu-west-1: 1536 vCPU" in said
 
@@ -39,7 +39,7 @@ def test_an_account_that_has_all_of_it_passes(doctor: Doctor) -> None:
     [
         ({"spot_role": False}, ROLE, "aws iam create-service-linked-role"),
         ({"queues": ["another"]}, "SQS queue c-notices in eu-west-1", "aws sqs create-queue"),
-        (EMPTY, "0 vCPU; the stack's nodes have 192", "request-service-quota-increase"),
+        (EMPTY, "0 vCPU; the stack's nodes need 192", "request-service-quota-increase"),
     ],
 )
 def test_what_karpenter_lacks_is_named(
@@ -47,16 +47,16 @@ def test_what_karpenter_lacks_is_named(
 ) -> None:
     write_account(doctor.environment, **{**PROMPT, **account})
     code, said = doctor("eks-a100", *changes())
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said, said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said, said
     assert what in said
     assert remedy in said
 
 
 def test_the_kubernetes_that_eks_chooses_is_one_that_karpenter_knows(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", *changes())
-    assert code == PROVEN
-    assert "with Kubernetes 1.36, which EKS gives by default: it knows Kubernetes up to" in said
+    assert code == VERIFIED
+    assert "with Kubernetes 1.36, which is EKS's default: supports Kubernetes up to" in said
 
 
 def test_a_kubernetes_that_is_newer_than_karpenter_is_named() -> None:
@@ -70,4 +70,4 @@ def test_a_kubernetes_that_is_newer_than_karpenter_is_named() -> None:
     nothing = KarpenterAnswers(spot_role=None, queue=None)
     (found,) = karpenter_findings(fleet, "1.99", nothing)
     assert found.verdict == "fails"
-    assert found.asked.endswith("with Kubernetes 1.99, which EKS gives by default")
+    assert found.subject.endswith("with Kubernetes 1.99, which is EKS's default")

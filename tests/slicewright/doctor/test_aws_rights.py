@@ -11,7 +11,7 @@ import pytest
 from infra import plan, values
 from infra.plan import EksFleetPlan
 from rehearsal.clouds.aws.account import PROMPT, write_account
-from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from tests.slicewright.doctor.conftest import STACKS, Doctor
 
 ROLE = "arn:aws:iam::123456789012:role/teams/gpu/deploy"
@@ -42,8 +42,8 @@ def call_as(doctor: Doctor, *policies: dict[str, Any], **changed: Any) -> None:
 def test_a_role_with_exactly_the_rights_that_are_printed_has_all(doctor: Doctor) -> None:
     call_as(doctor, policy())
     code, said = doctor("eks-a100")
-    assert code == PROVEN, said
-    assert f"rights of {ROLE}: all 57 that the stack needs" in said
+    assert code == VERIFIED, said
+    assert f"rights of {ROLE}: all 57 rights that the stack needs" in said
 
 
 @pytest.mark.parametrize("right", ["ec2:CreateVpc", "iam:PassRole", "eks:CreateNodegroup"])
@@ -52,9 +52,9 @@ def test_the_right_that_is_missing_is_named_with_the_commands_that_give_it(
 ) -> None:
     call_as(doctor, without(right))
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert f"rights of {ROLE}: no policy of it allows: {right}\n" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
+    assert f"rights of {ROLE}: no policy of this identity allows: {right}\n" in said
     assert f"slicewright rights {doctor.environment / 'Pulumi.eks-a100.yaml'} > policy.json" in said
     assert "aws iam attach-role-policy --role-name deploy" in said
 
@@ -63,15 +63,18 @@ def test_a_role_that_can_only_read_lacks_all_that_creates(doctor: Doctor) -> Non
     reads = {"Effect": "Allow", "Action": ["*:Describe*", "*:Get*", "*:List*"], "Resource": "*"}
     call_as(doctor, {"Version": "2012-10-17", "Statement": [reads]})
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
-    assert "no policy of it allows: ec2:AssociateRouteTable, ec2:AttachInternetGateway" in said
+    assert (
+        "no policy of this identity allows: ec2:AssociateRouteTable, ec2:AttachInternetGateway"
+        in said
+    )
 
 
 def test_a_permissions_boundary_that_takes_a_right_away_is_named(doctor: Doctor) -> None:
     call_as(doctor, policy(), boundary=without("eks:CreateCluster"))
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "its permissions boundary does not allow: eks:CreateCluster\n" in said
     assert "aws iam get-role --role-name deploy names the boundary" in said
 
@@ -81,7 +84,7 @@ def test_a_service_control_policy_that_takes_a_right_away_is_named(doctor: Docto
     organization = {"Version": "2012-10-17", "Statement": [ALL, deny]}
     call_as(doctor, policy(), organization=organization)
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert (
         "a service control policy of the organization does not allow: ec2:CreateInternetGateway\n"
         in said
@@ -93,8 +96,8 @@ def test_a_policy_that_denies_differs_from_one_that_is_missing(doctor: Doctor) -
     deny = {"Effect": "Deny", "Action": "iam:CreateRole", "Resource": "*"}
     call_as(doctor, policy(), {"Version": "2012-10-17", "Statement": [deny]})
     code, said = doctor("eks-a100")
-    assert code == NOT_PROVEN
-    assert "a policy of it denies: iam:CreateRole\n" in said
+    assert code == NOT_VERIFIED
+    assert "a policy of this identity denies: iam:CreateRole\n" in said
 
 
 def test_a_policy_that_asks_for_a_second_factor_is_not_judged(doctor: Doctor) -> None:
@@ -128,13 +131,13 @@ def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
-    assert "0 would fail, 1 could not be asked" in said
+    assert "0 would fail, 1 could not be checked" in said
     assert f"the right {right} is missing" in said
 
 
-def test_of_somebody_who_is_neither_user_nor_role_nothing_is_known(doctor: Doctor) -> None:
+def test_rights_of_a_caller_that_is_no_user_or_role_are_unknown(doctor: Doctor) -> None:
     root = "arn:aws:iam::123456789012:root"
     write_account(doctor.environment, **{**PROMPT, "caller": {"arn": root}})
     code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
-    assert f"IAM's policy simulator knows users and roles, and {root} is neither" in said
+    assert f"IAM's policy simulator accepts only users and roles, and {root} is neither" in said

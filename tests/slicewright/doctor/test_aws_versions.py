@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rehearsal.clouds.aws.eks.checks import default_release
-from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from tests.slicewright.doctor.conftest import Doctor
 
 NAME = "name: p4d-cluster"
@@ -26,7 +26,7 @@ def release(text: str) -> tuple[str, str]:
 
 def test_versions_that_are_there_pass(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", addon("coredns", "v1.12.4-eksbuild.1"), release(RELEASE))
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "add-on coredns of Kubernetes 1.35 in eu-west-1: v1.12.4-eksbuild.1\n" in said
     assert "add-on kube-proxy of Kubernetes 1.35 in eu-west-1: v1.35.0-eksbuild.2, by" in said
     assert f"machine image {RELEASE} (x86_64) of pool demo-gpu-workers: exists" in said
@@ -34,7 +34,7 @@ def test_versions_that_are_there_pass(doctor: Doctor) -> None:
 
 def test_a_version_in_extended_support_is_reported_as_such(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", (NAME, f'{NAME}\n      version: "1.32"'))
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "Kubernetes 1.32 of EKS in eu-west-1: offered, in extended support, which" in said
 
 
@@ -49,9 +49,9 @@ def test_an_addon_version_that_does_not_fit_is_named_with_those_that_do(
     doctor: Doctor, name: str, version: str, instead: str
 ) -> None:
     code, said = doctor("eks-a100", addon(name, version))
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert f"add-on {name} of Kubernetes 1.35 in eu-west-1: {version} is not for this" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
+    assert f"add-on {name} of Kubernetes 1.35 in eu-west-1: {version} does not support" in said
     assert f"write {instead} as cluster.addons.{name}.version" in said
 
 
@@ -60,10 +60,10 @@ def test_a_release_that_does_not_exist_is_named_with_one_that_does(
     doctor: Doctor, text: str
 ) -> None:
     code, said = doctor("eks-a100", VERSION, release(text))
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
     assert f"machine image {text} (x86_64) of pool demo-gpu-workers: does not exist" in said
-    assert f"write {RELEASE} as release_version, or leave it out" in said
+    assert f"write {RELEASE} as release_version, or remove it" in said
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     code, said = doctor("eks-a100", VERSION, release(RELEASE))
     assert code == CANNOT_RUN, said
     assert "0 would fail" in said
-    assert f"could not be asked: the right {right} is missing" in said
+    assert f"could not be checked: the right {right} is missing" in said

@@ -16,8 +16,8 @@ from slicewright.doctor.cluster_checks import (
     GpuOperator,
     Node,
     findings,
-    wanted_definitions,
 )
+from slicewright.doctor.cluster_requirements import wanted_definitions
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
 
 SILENT = NotAnswered(why="HTTP 403: forbidden")
@@ -89,20 +89,24 @@ def test_nothing_is_wrong_with_a_cluster_that_has_what_is_needed() -> None:
     [
         ({"version": (1, 29)}, "Kubernetes", "need 1.30"),
         ({"administrator": False}, "rights in https://lab:6443", "not an administrator"),
-        ({"nodes": ()}, "nodes of pool a100", "0 Ready; the pool has at least 1"),
-        ({"nodes": (node(ready=False),)}, "nodes of pool a100", "0 Ready, and gpu-1 not Ready"),
-        ({"nodes": tuple(map(node, "abc"))}, "nodes of pool a100", "3, and the pool has at most 2"),
+        ({"nodes": ()}, "nodes of pool a100", "0 Ready; the pool needs at least 1"),
+        ({"nodes": (node(ready=False),)}, "nodes of pool a100", "0 Ready, gpu-1 not Ready"),
+        (
+            {"nodes": tuple(map(node, "abc"))},
+            "nodes of pool a100",
+            "3, but the pool may have at most 2",
+        ),
         ({"operators": (CLUSTER_POLICY,)}, "GPU operator", "installed in namespace gpu-operator"),
         ({"daemonsets": (NVIDIAS,)}, "other device plugins", "nvidia-device-plugin-daemonset"),
         ({"daemonsets": (NFD,)}, "Node Feature Discovery", "runs in namespace nfd"),
-        ({"namespaces": frozenset({"gpu-operator"})}, "namespace gpu-operator", "exists already"),
+        ({"namespaces": frozenset({"gpu-operator"})}, "namespace gpu-operator", "already exists"),
     ],
 )
 def test_each_single_thing_wrong_is_named(changed: dict[str, Any], asked: str, said: str) -> None:
     (finding,) = wrong(**changed)
     assert finding.verdict == "fails"
-    assert finding.asked.startswith(asked)
-    assert said in finding.found
+    assert finding.subject.startswith(asked)
+    assert said in finding.detail
     assert finding.remedy
 
 
@@ -126,8 +130,8 @@ def test_a_cluster_in_which_no_node_takes_pods_without_gpus_is_named(
         for one, keys in zip((node("other", kind="cpu"), node()), taints, strict=True)
     )
     found = wrong(nodes=(other, gpu))
-    assert [one.asked for one in found] == (["a node for pods without GPUs"] if waiting else [])
-    assert all(waiting in one.found for one in found)
+    assert [one.subject for one in found] == (["a node for pods without GPUs"] if waiting else [])
+    assert all(waiting in one.detail for one in found)
 
 
 @pytest.mark.parametrize(
@@ -155,13 +159,13 @@ def test_what_this_stack_made_may_be_there() -> None:
     there = {"operators": (CLUSTER_POLICY,), "namespaces": frozenset({"gpu-operator"})}
     assert wrong(owned=own, **there) == []
     unknown: dict[str, Owned] = {"gpu-operator": "unknown"}
-    assert all("if this stack made it" in f.remedy for f in wrong(owned=unknown, **there))
+    assert all("if this stack created it" in f.remedy for f in wrong(owned=unknown, **there))
 
 
 def test_an_operator_to_adopt_must_be_there() -> None:
     adopts = fleet(gpu_operator={"existing": True})
     (finding,) = wrong(adopts)
-    assert "is not there" in finding.found
+    assert "does not exist" in finding.detail
     assert wrong(adopts, operators=(CLUSTER_POLICY,)) == []
 
 
@@ -169,21 +173,21 @@ def test_a_node_of_two_pools_is_named() -> None:
     (pool,) = fleet().pools
     both = dataclasses.replace(fleet(), pools=(pool, dataclasses.replace(pool, name="h100")))
     (finding,) = wrong(both)
-    assert (finding.asked, finding.verdict) == ("node gpu-1", "fails")
-    assert "pools a100 and h100" in finding.found
+    assert (finding.subject, finding.verdict) == ("node gpu-1", "fails")
+    assert "pools a100 and h100" in finding.detail
 
 
 def test_the_policy_for_new_nodes_needs_a_newer_kubernetes() -> None:
     tainted = fleet(startup_taint="admission-policy")
     (finding,) = wrong(tainted, version=(1, 35))
-    assert "needs 1.36" in finding.found
+    assert "needs 1.36" in finding.detail
     assert wrong(tainted) == []
 
 
-def test_without_feature_discovery_of_its_own_the_operator_needs_one_that_is_there() -> None:
+def test_an_operator_without_feature_discovery_needs_an_installed_one() -> None:
     without = fleet(gpu_operator={"nfd": {"enabled": False}})
     (finding,) = wrong(without)
-    assert finding.asked == "Node Feature Discovery"
+    assert finding.subject == "Node Feature Discovery"
     assert wrong(without, daemonsets=(NFD,)) == []
 
 
@@ -192,7 +196,7 @@ def test_kinds_of_a_prometheus_that_exists_must_be_there() -> None:
     watched = fleet(monitoring=existing)
     (name,) = wanted_definitions(watched)
     (finding,) = wrong(watched)
-    assert finding.asked == f"CustomResourceDefinition {name}"
+    assert finding.subject == f"CustomResourceDefinition {name}"
     assert wrong(watched, definitions=frozenset({name})) == []
 
 
@@ -219,8 +223,8 @@ def test_an_api_of_metrics_that_another_serves_is_named_before_it_is_taken() -> 
     assert wrong(by_keda) == []
     assert wrong(by_keda, apis={KEDAS: "keda"}) == [], "this stack's own"
     (finding,) = wrong(by_keda, apis={KEDAS: "datadog"})
-    assert finding.asked == f"APIService {KEDAS}"
-    assert "is served from namespace datadog already" in finding.found
+    assert finding.subject == f"APIService {KEDAS}"
+    assert "is already served from namespace datadog" in finding.detail
     adapter = {"by": "prometheus-adapter"}
     by_adapter = fleet(**SCALED, pod_autoscaling=adapter)
     assert wrong(by_adapter, definitions=CERT_MANAGER) == []
@@ -233,11 +237,11 @@ def test_an_adapter_that_the_stack_makes_needs_cert_manager_and_one_that_exists_
 ):
     by_adapter = fleet(**SCALED, pod_autoscaling={"by": "prometheus-adapter"})
     (finding,) = wrong(by_adapter)
-    assert finding.asked == "CustomResourceDefinition certificates.cert-manager.io"
+    assert finding.subject == "CustomResourceDefinition certificates.cert-manager.io"
     there = fleet(**SCALED, pod_autoscaling={"by": "prometheus-adapter", "existing": True})
     assert wrong(there, apis={ADAPTERS: "monitoring"}) == []
     (finding,) = wrong(there)
-    assert finding.asked == f"APIService {ADAPTERS}"
-    assert "is not there" in finding.found
+    assert finding.subject == f"APIService {ADAPTERS}"
+    assert "does not exist" in finding.detail
     (unknown,) = wrong(there, apis=SILENT)
     assert unknown.verdict == "not asked"

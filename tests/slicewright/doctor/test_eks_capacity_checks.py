@@ -88,7 +88,7 @@ def test_only_what_a_pool_names_is_asked_for() -> None:
 def test_a_reservation_that_fits_passes_with_its_numbers() -> None:
     (found,) = of(fleet_of(NAMED), THERE)
     assert found.verdict == "ok"
-    assert found.found == "2 instances, of which 2 are free; the stack's nodes are 2"
+    assert found.detail == "2 instances, 2 free; the stack needs 2"
 
 
 @pytest.mark.parametrize(
@@ -96,28 +96,28 @@ def test_a_reservation_that_fits_passes_with_its_numbers() -> None:
     [
         (
             {"instance_type": "p5.48xlarge"},
-            "is of p5.48xlarge, and the pool's nodes are p4d.24xlarge",
-            "name a reservation of that type, or change machine_type",
+            "reserves p5.48xlarge, but the pool's nodes are p4d.24xlarge",
+            "name a reservation for that machine type, or change machine_type",
         ),
         (
             {"zone": "eu-west-1c", "zone_id": "euw1-az1"},
-            "is in eu-west-1c (euw1-az1), and the pool also in eu-west-1a",
+            "is in eu-west-1c (euw1-az1), but the pool is also in eu-west-1a",
             "write zones: [eu-west-1c] for the pool",
         ),
         (
             {"state": "expired"},
             "is expired",
-            "name another one: aws ec2 describe-capacity-reservations --filters "
+            "name an active one: aws ec2 describe-capacity-reservations --filters "
             "Name=state,Values=active Name=instance-type,Values=p4d.24xlarge --region eu-west-1",
         ),
         (
             {"block": True},
-            "is a capacity block's",
+            "is a capacity block",
             "write mode: capacity-block as capacity",
         ),
         (
             {"available": 1},
-            "2 instances, of which 1 are free; the stack's nodes are 2",
+            "2 instances, 1 free; the stack needs 2",
             f"aws ec2 modify-capacity-reservation --capacity-reservation-id {ONE} "
             "--instance-count 3 --region eu-west-1",
         ),
@@ -127,7 +127,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
     changed: dict[str, Any], said: str, remedy: str
 ) -> None:
     (found,) = of(fleet_of(NAMED), dataclasses.replace(THERE, **changed))
-    assert (found.verdict, found.found, found.remedy) == ("fails", said, remedy)
+    assert (found.verdict, found.detail, found.remedy) == ("fails", said, remedy)
 
 
 def test_a_zone_by_its_id_is_the_same_zone() -> None:
@@ -143,21 +143,21 @@ def test_a_block_that_has_not_begun_is_reported_with_its_day() -> None:
         THERE, block=True, state="scheduled", start="2026-12-01 11:30 UTC", available=0
     )
     (found,) = of(fleet_of(BLOCK), later)
-    assert found.found == "is scheduled; it starts at 2026-12-01 11:30 UTC"
+    assert found.detail == "is scheduled; it starts at 2026-12-01 11:30 UTC"
     assert found.remedy.startswith("run `pulumi up` once it is active")
 
 
-def test_a_block_tells_when_it_ends_and_cannot_be_made_larger() -> None:
+def test_a_capacity_block_shows_its_end_and_cannot_grow() -> None:
     block = dataclasses.replace(THERE, block=True, end="2026-12-02 11:30 UTC")
     (found,) = of(fleet_of(BLOCK), block)
-    assert found.found.endswith("it ends at 2026-12-02 11:30 UTC")
+    assert found.detail.endswith("it ends at 2026-12-02 11:30 UTC")
     (found,) = of(fleet_of(BLOCK, nodes=3), block)
     assert (found.verdict, found.remedy) == ("fails", "lower nodes to 2")
 
 
 def test_an_ordinary_reservation_is_no_block() -> None:
     (found,) = of(fleet_of(BLOCK), THERE)
-    assert (found.found, found.remedy) == (
+    assert (found.detail, found.remedy) == (
         "is not a capacity block",
         "write mode: reservation as capacity",
     )
@@ -176,14 +176,14 @@ def test_a_group_has_the_instances_of_all_its_reservations_that_fit() -> None:
     other = dataclasses.replace(THERE, id="cr-1", state="cancelled", total=9, available=9)
     (found,) = of(fleet, THERE, dataclasses.replace(THERE, id="cr-2"), other, name=GROUP)
     assert found.verdict == "ok"
-    assert found.found.startswith("4 instances, of which 4 are free")
+    assert found.detail.startswith("4 instances, 4 free")
     (found,) = of(fleet, name=GROUP)
-    assert found.found == "is of nothing, and the pool's nodes are p4d.24xlarge"
+    assert found.detail == "reserves no machines, but the pool's nodes are p4d.24xlarge"
 
 
-def test_one_that_is_not_there_or_does_not_answer_never_passes() -> None:
+def test_a_missing_or_unanswered_reservation_never_passes() -> None:
     (found,) = reservation_findings(fleet_of(NAMED), {ONE: None}, "no")
-    assert (found.verdict, found.asked) == ("fails", f"capacity reservation {ONE}")
+    assert (found.verdict, found.subject) == ("fails", f"capacity reservation {ONE}")
     (found,) = reservation_findings(fleet_of(NAMED), {ONE: SILENT}, "no")
     assert found.verdict == "not asked"
 
@@ -221,14 +221,14 @@ def test_each_key_of_the_plan_is_asked_for_once_with_who_uses_it() -> None:
             Key(state="Enabled", encrypts=False),
             "fails",
             "is not a key for symmetric encryption",
-            "aws kms create-key --region eu-west-1 makes one",
+            "aws kms create-key --region eu-west-1 creates one",
         ),
-        (SILENT, "not asked", "could not be asked: the right ec2:Something is missing", ""),
+        (SILENT, "not asked", "could not be checked: the right ec2:Something is missing", ""),
     ],
 )
 def test_a_key_that_cannot_encrypt_is_reported_with_the_command_that_repairs_it(
     key: Key | NotAnswered | None, verdict: str, said: str, remedy: str
 ) -> None:
     (found,) = key_findings(keys_needed(fleet_of()), {KEY: key}, key_remedies("eu-west-1"))
-    assert (found.verdict, found.found, found.remedy) == (verdict, said, remedy)
-    assert found.asked == f"key {KEY} (cluster.secrets_key)"
+    assert (found.verdict, found.detail, found.remedy) == (verdict, said, remedy)
+    assert found.subject == f"key {KEY} (cluster.secrets_key)"

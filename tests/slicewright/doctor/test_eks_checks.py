@@ -94,21 +94,21 @@ def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) ->
         (
             {"limits": {"L-417A185B": 0.0}},
             "quota L-417A185B (Running On-Demand P instances) in eu-west-1",
-            "0 vCPU; the stack's nodes have 96",
+            "0 vCPU; the stack's nodes need 96",
             "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
             "L-417A185B --desired-value 96 --region eu-west-1",
         ),
         (
             {"running": Running(vcpus={"L-417A185B": 1500, "L-DB2E81BA": 9000})},
             "quota L-417A185B (Running On-Demand P instances) in eu-west-1",
-            "1536 vCPU, of which others use 1500; the stack's nodes have 96",
+            "1536 vCPU, 1500 used by others; the stack's nodes need 96",
             "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
             "L-417A185B --desired-value 1596 --region eu-west-1",
         ),
         (
             {"limits": {GROUPS_QUOTA: 1.0}},
             "quota L-6D54EA21 (Managed node groups per cluster) in eu-west-1",
-            "1; the stack has 2",
+            "1; the stack has 2 node groups",
             "aws service-quotas request-service-quota-increase --service-code eks --quota-code "
             "L-6D54EA21 --desired-value 2 --region eu-west-1",
         ),
@@ -122,7 +122,7 @@ def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) ->
         (
             {"vpcs": 5},
             "quota L-F678F1CE (VPCs per Region) in eu-west-1",
-            "5, of which 5 are taken, and the stack makes one",
+            "5, 5 in use; the stack creates 1",
             "aws service-quotas request-service-quota-increase --service-code vpc --quota-code "
             "L-F678F1CE --desired-value 6 --region eu-west-1",
         ),
@@ -141,7 +141,7 @@ def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) ->
         (
             {"zones": (ZONES[0], ZONES[2])},
             "zones of eu-west-1: eu-west-1b of cluster.zones",
-            "the account does not have it",
+            "does not exist in this account",
             "write one of eu-west-1a, eu-west-1c",
         ),
         (
@@ -153,7 +153,7 @@ def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) ->
         (
             {"zones": (ZONES[0], dataclasses.replace(ZONES[1], local=True), ZONES[2])},
             "zones of eu-west-1: eu-west-1b of cluster.zones",
-            "is euw1-az3 in this account, where EKS makes no control plane",
+            "is euw1-az3 in this account, where EKS creates no control plane",
             "write two of eu-west-1a, eu-west-1c under cluster.zones",
         ),
         (
@@ -165,7 +165,7 @@ def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) ->
         (
             {"cluster": True},
             "cluster p4d-cluster in eu-west-1",
-            "exists already, and this stack has not made it",
+            "already exists, and this stack did not create it",
             "write another cluster.name, or delete that cluster: aws eks delete-cluster --name "
             "p4d-cluster --region eu-west-1",
         ),
@@ -175,7 +175,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
     fleet: EksFleetPlan, wrong: dict[str, Any], asked: str, said: str, remedy: str
 ) -> None:
     (found,) = of(fleet, answers(**wrong))
-    assert (found.verdict, found.asked, found.found, found.remedy) == (
+    assert (found.verdict, found.subject, found.detail, found.remedy) == (
         "fails",
         asked,
         said,
@@ -183,9 +183,9 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
     )
 
 
-def test_of_a_region_that_is_not_enabled_nothing_else_is_said(fleet: EksFleetPlan) -> None:
+def test_a_disabled_region_is_the_only_finding(fleet: EksFleetPlan) -> None:
     (found,) = of(fleet, not_enabled(IDENTITY, "AuthFailure: not validated"))
-    assert (found.verdict, found.asked) == ("fails", "region eu-west-1")
+    assert (found.verdict, found.subject) == ("fails", "region eu-west-1")
     assert found.remedy == "aws account enable-region --region-name eu-west-1"
 
 
@@ -198,8 +198,8 @@ def test_a_question_without_answer_is_never_a_pass(fleet: EksFleetPlan, question
 
 def test_a_quota_without_answer_is_never_a_pass(fleet: EksFleetPlan) -> None:
     (found,) = of(fleet, answers(limits={"L-417A185B": SILENT}))
-    assert found.asked.startswith("quota L-417A185B")
-    assert found.found == "could not be asked: the right ec2:Something is missing"
+    assert found.subject.startswith("quota L-417A185B")
+    assert found.detail == "could not be checked: the right ec2:Something is missing"
 
 
 def test_a_cluster_that_this_stack_made_is_no_clash(fleet: EksFleetPlan) -> None:
@@ -211,7 +211,7 @@ def test_what_this_stack_runs_already_is_part_of_what_it_needs(fleet: EksFleetPl
     ours = Running(vcpus={"L-417A185B": 1536}, of_cluster={"L-417A185B": 96})
     assert of(fleet, answers(cluster=True, running=ours), "yes") == []
     (found,) = of(fleet, answers(running=ours))
-    assert found.found == "1536 vCPU, of which others use 1536; the stack's nodes have 96"
+    assert found.detail == "1536 vCPU, 1536 used by others; the stack's nodes need 96"
 
 
 def test_a_quota_that_the_stack_alone_exceeds_fails_though_nothing_is_known_of_others(
@@ -229,15 +229,15 @@ def test_nat_gateways_are_counted_in_each_zone_that_gets_one(fleet: EksFleetPlan
         ({"eu-west-1a": 5}, ["fails"]),
         (SILENT, ["not asked"]),
     ):
-        asked = answers(gateways=NatAnswers(limit=5.0, taken=taken))
+        asked = answers(gateways=NatAnswers(limit=5.0, usage=taken))
         assert [f.verdict for f in of(of_zones, asked)] == verdicts
-    assert of(of_zones, answers(gateways=NatAnswers(limit=5.0, taken={"eu-west-1a": 5}))) != []
+    assert of(of_zones, answers(gateways=NatAnswers(limit=5.0, usage={"eu-west-1a": 5}))) != []
 
 
-def test_without_pulumis_state_it_is_said_that_the_owner_is_unknown(fleet: EksFleetPlan) -> None:
+def test_the_owner_is_unknown_without_pulumis_state(fleet: EksFleetPlan) -> None:
     (found,) = of(fleet, answers(cluster=True), "unknown")
     assert found.verdict == "fails"
-    assert "whether this stack made it is not known" in found.found
+    assert "unknown whether this stack created it" in found.detail
 
 
 def test_the_vcpus_of_all_nodes_are_counted_by_quota(fleet: EksFleetPlan) -> None:

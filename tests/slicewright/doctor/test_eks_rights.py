@@ -161,14 +161,14 @@ def test_a_stack_of_an_earlier_version_is_asked_about_with_the_names_that_its_ro
     assert refused(values.aws_policy(fleet, role_names=names), every) == set()
 
 
-def test_an_autoscaler_without_a_boundary_is_asked_about_all_the_same() -> None:
+def test_rights_of_an_autoscaler_without_a_boundary_are_checked() -> None:
     fleet = fleet_with(
         {"autoscaler": "cluster-autoscaler", "version": "1.36"}, nodes={"min": 0, "max": 2}
     )
     assert refused(values.aws_policy(fleet), requests(fleet, ACCOUNT)) == {"iam:PutRolePolicy"}
 
 
-def test_a_region_that_the_catalog_does_not_have_yet_is_asked_about_all_the_same() -> None:
+def test_rights_in_a_region_missing_from_the_catalog_are_checked() -> None:
     fleet = fleet_with({"region": "us-gov-north-9"}, allow_unlisted=True)
     every = requests(fleet, ACCOUNT)
     assert refused(values.aws_policy(fleet), every) == set()
@@ -202,14 +202,14 @@ def test_whose_policies_count_follows_from_what_sts_says(
 
 
 def of(*refusals: Refused) -> list[Finding]:
-    answer = CallerRights(principal=ROLE, refused=refusals, asked=57)
+    answer = CallerRights(principal=ROLE, refused=refusals, simulated=57)
     return list(findings(answer, account=ACCOUNT, rights="slicewright rights -s eks-a100"))
 
 
 def test_a_right_without_a_policy_comes_with_the_commands_that_give_it() -> None:
     (found,) = of(Refused(right="ec2:CreateVpc", resource="*", why="policies"))
-    assert (found.verdict, found.asked) == ("fails", f"rights of {ROLE}")
-    assert found.found == "no policy of it allows: ec2:CreateVpc"
+    assert (found.verdict, found.subject) == ("fails", f"rights of {ROLE}")
+    assert found.detail == "no policy of this identity allows: ec2:CreateVpc"
     assert found.remedy == (
         "slicewright rights -s eks-a100 > policy.json; aws iam create-policy --policy-name "
         "slicewright "
@@ -218,7 +218,7 @@ def test_a_right_without_a_policy_comes_with_the_commands_that_give_it() -> None
     )
 
 
-def test_what_depends_on_an_unknown_condition_key_neither_passes_nor_fails() -> None:
+def test_a_right_with_an_unknown_condition_key_is_undecided() -> None:
     (found,) = of(
         Refused(
             right="eks:CreateCluster",
@@ -228,14 +228,14 @@ def test_what_depends_on_an_unknown_condition_key_neither_passes_nor_fails() -> 
         )
     )
     assert found.verdict == "not asked"
-    assert "eks:CreateCluster is allowed depends on aws:MultiFactorAuthPresent" in found.found
+    assert "eks:CreateCluster is allowed depends on aws:MultiFactorAuthPresent" in found.detail
 
 
 def test_a_right_on_a_key_may_come_from_the_keys_own_policy() -> None:
     key = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1"
     (found,) = of(Refused(right="kms:CreateGrant", resource=key, why="policies"))
     assert found.verdict == "not asked"
-    assert f"the policy of the key {key} may" in found.found
+    assert f"the policy of the key {key} may" in found.detail
     (found,) = of(Refused(right="kms:CreateGrant", resource=key, why="denied"))
     assert found.verdict == "fails"
 
@@ -248,6 +248,6 @@ def test_what_is_refused_on_one_resource_and_unsure_on_another_fails_once() -> N
 
 def test_rights_that_could_not_be_asked_for_are_not_missing() -> None:
     silent = NotAnswered(why="the right iam:SimulatePrincipalPolicy is missing")
-    for answer in (silent, CallerRights(principal=ROLE, refused=silent, asked=57)):
+    for answer in (silent, CallerRights(principal=ROLE, refused=silent, simulated=57)):
         (found,) = findings(answer, account=ACCOUNT, rights="slicewright rights -s eks-a100")
         assert found.verdict == "not asked"

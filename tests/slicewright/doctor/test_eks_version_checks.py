@@ -53,15 +53,15 @@ def fleet_of(*, addons: Any = None, **pool: Any) -> EksFleetPlan:
         (
             {"1.35": EXTENDED},
             "ok",
-            "offered, in extended support until 2026-12-23, which costs more an hour",
+            "offered, in extended support until 2026-12-23, which costs more per hour",
         ),
         ({"1.36": STANDARD}, "fails", "not offered"),
-        (SILENT, "not asked", "could not be asked: the right eks:Something is missing"),
+        (SILENT, "not asked", "could not be checked: the right eks:Something is missing"),
     ],
 )
 def test_a_version_is_shown_with_its_support(versions: Any, verdict: str, said: str) -> None:
     (found,) = cluster_version(fleet_of(), versions)
-    assert (found.verdict, found.found) == (verdict, said)
+    assert (found.verdict, found.detail) == (verdict, said)
 
 
 def test_a_cluster_without_a_version_gets_the_default_one() -> None:
@@ -77,10 +77,10 @@ def test_a_cluster_without_a_version_gets_the_default_one() -> None:
 
 def test_addons_without_a_version_are_shown_with_the_default_one() -> None:
     found = list(addon_findings(fleet_of(), "1.35", ANSWERS))
-    assert [f.asked.split(" in ")[0] for f in found] == [
+    assert [f.subject.split(" in ")[0] for f in found] == [
         f"add-on {name} of Kubernetes 1.35" for name in ("coredns", "kube-proxy", "vpc-cni")
     ]
-    assert {f.found for f in found} == {f"{CNI[0]}, by default"}
+    assert {f.detail for f in found} == {f"{CNI[0]}, by default"}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_addons_without_a_version_are_shown_with_the_default_one() -> None:
             "v1.10.0-eksbuild.1",
             FITS,
             "fails",
-            "v1.10.0-eksbuild.1 is not for this Kubernetes",
+            "v1.10.0-eksbuild.1 does not support this Kubernetes version",
             f"write {CNI[0]} or {CNI[1]} as cluster.addons.vpc-cni.version",
         ),
         (
@@ -99,16 +99,16 @@ def test_addons_without_a_version_are_shown_with_the_default_one() -> None:
             AddonVersions(fitting=(), default=None, elsewhere=True),
             "fails",
             "has no version for this Kubernetes",
-            "leave cluster.addons.vpc-cni out, or write another cluster.version",
+            "remove cluster.addons.vpc-cni, or write another cluster.version",
         ),
         (
             CNI[1],
             AddonVersions(fitting=(), default=None, elsewhere=False),
             "fails",
-            "is not there",
-            "leave cluster.addons.vpc-cni out, or write another cluster.version",
+            "does not exist",
+            "remove cluster.addons.vpc-cni, or write another cluster.version",
         ),
-        (CNI[1], SILENT, "not asked", f"could not be asked: {SILENT.why}", ""),
+        (CNI[1], SILENT, "not asked", f"could not be checked: {SILENT.why}", ""),
     ],
 )
 def test_an_addons_version_must_be_one_for_the_clusters_kubernetes(
@@ -120,7 +120,7 @@ def test_an_addons_version_must_be_one_for_the_clusters_kubernetes(
 ) -> None:
     fleet = fleet_of(addons={"vpc-cni": {"version": version}})
     *_, found = addon_findings(fleet, "1.35", {**ANSWERS, "vpc-cni": answer})
-    assert (found.verdict, found.found, found.remedy) == (verdict, said, remedy)
+    assert (found.verdict, found.detail, found.remedy) == (verdict, said, remedy)
 
 
 IMAGE = Image(version="1.35", architecture="x86_64", day="20260714")
@@ -134,31 +134,31 @@ def test_only_pools_with_a_release_have_an_image_to_ask_for() -> None:
 @pytest.mark.parametrize(
     ("answer", "verdict", "said", "remedy"),
     [
-        (Releases(found=RELEASE, newest=RELEASE), "ok", "exists in us-west-2", ""),
+        (Releases(exact=RELEASE, newest=RELEASE), "ok", "exists in us-west-2", ""),
         (
-            Releases(found="1.35.4-20260714", newest="1.35.4-20260714"),
+            Releases(exact="1.35.4-20260714", newest="1.35.4-20260714"),
             "fails",
-            "does not exist; the one of that day is 1.35.4-20260714",
-            "write 1.35.4-20260714 as release_version, or leave it out",
+            "does not exist; the release of that day is 1.35.4-20260714",
+            "write 1.35.4-20260714 as release_version, or remove it",
         ),
         (
-            Releases(found=None, newest="1.35.6-20260801"),
-            "fails",
-            "does not exist in us-west-2",
-            "write 1.35.6-20260801 as release_version, or leave it out",
-        ),
-        (
-            Releases(found=None, newest=None),
+            Releases(exact=None, newest="1.35.6-20260801"),
             "fails",
             "does not exist in us-west-2",
-            "leave release_version out",
+            "write 1.35.6-20260801 as release_version, or remove it",
         ),
-        (SILENT, "not asked", f"could not be asked: {SILENT.why}", ""),
+        (
+            Releases(exact=None, newest=None),
+            "fails",
+            "does not exist in us-west-2",
+            "remove release_version",
+        ),
+        (SILENT, "not asked", f"could not be checked: {SILENT.why}", ""),
     ],
 )
 def test_a_release_that_does_not_exist_is_reported_with_one_that_does(
     answer: Releases | NotAnswered, verdict: str, said: str, remedy: str
 ) -> None:
     (found,) = image_findings(fleet_of(release_version=RELEASE), {IMAGE: answer})
-    assert (found.verdict, found.found, found.remedy) == (verdict, said, remedy)
-    assert found.asked == f"machine image {RELEASE} (x86_64) of pool a"
+    assert (found.verdict, found.detail, found.remedy) == (verdict, said, remedy)
+    assert found.subject == f"machine image {RELEASE} (x86_64) of pool a"

@@ -17,7 +17,7 @@ from rehearsal.clouds.aws import account as aws_account
 from rehearsal.clouds.gcp import account as google_account
 from rehearsal.clouds.gcp.gke.quotas import NAMES
 from slicewright.doctor import gke_quota_checks
-from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.infra.applied import Refused, applied
 from tests.infra.google_project import let_gke_make_networks
 from tests.slicewright.doctor.conftest import STACKS, Doctor
@@ -69,7 +69,7 @@ AWS = (
     Row(
         field="running",
         value={"p4d.24xlarge": 16},
-        said="of which others use 1536",
+        said="1536 used by others",
         refused="VcpuLimitExceeded",
     ),
     Row(
@@ -226,10 +226,10 @@ def test_doctor_fails_and_names_it(doctor: Doctor, stack: str, row: Row) -> None
         changes = (PROJECT, *changes)
     code, said = doctor(stack, *changes)
     if not row.seen:
-        assert code == PROVEN, said
+        assert code == VERIFIED, said
         assert row.said in PAGE.partition("## What it does not see")[2]
         return
-    assert code == NOT_PROVEN, said
+    assert code == NOT_VERIFIED, said
     failed = [line for line in said.splitlines() if line.startswith("fails")]
     assert any(row.said in line for line in failed), said
 

@@ -72,13 +72,13 @@ def test_clusters_that_lack_nothing_fail_in_nothing() -> None:
     [
         (
             {"status": "UPDATING"},
-            "is UPDATING, and EKS adds nodes to an ACTIVE one only",
+            "is UPDATING, but EKS adds nodes only to an ACTIVE cluster",
             "aws eks wait cluster-active --name p4d-cluster --region eu-west-1",
         ),
         (
             {"version": "1.29"},
-            "1.29, and the admission policies that guard the nodes need 1.30",
-            "upgrade it, a minor version at a time: aws eks update-cluster-version --name "
+            "1.29, but the admission policies that guard the nodes need 1.30",
+            "upgrade it one minor version at a time: aws eks update-cluster-version --name "
             "p4d-cluster --kubernetes-version VERSION --region eu-west-1",
         ),
         (
@@ -88,7 +88,7 @@ def test_clusters_that_lack_nothing_fail_in_nothing() -> None:
         ),
         (
             {"reach": CLOSED},
-            "no connection from here (timed out); it is open to 203.0.113.0/24",
+            "no connection from here (timed out); it allows 203.0.113.0/24",
             "aws eks update-cluster-config --name p4d-cluster --region eu-west-1 "
             "--resources-vpc-config publicAccessCidrs=203.0.113.0/24,YOUR_ADDRESS/32",
         ),
@@ -98,7 +98,7 @@ def test_what_an_eks_cluster_lacks_is_named_alone(
     changed: dict[str, Any], said: str, remedy: str
 ) -> None:
     (found,) = of_eks(**changed)
-    assert (found.verdict, found.found, found.remedy) == ("fails", said, remedy)
+    assert (found.verdict, found.detail, found.remedy) == ("fails", said, remedy)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_a_gke_cluster_lacks_is_named_alone(
 ) -> None:
     (found,) = of_gke(**changed)
     assert found.verdict == "fails"
-    assert found.found.startswith(said)
+    assert found.detail.startswith(said)
     assert found.remedy.startswith(remedy)
 
 
@@ -160,12 +160,12 @@ def test_pools_with_gpu_networks_need_dataplane_v2() -> None:
         answer = dataclasses.replace(GKE, dataplane_v2=has)
         found, *_ = gke_existing_checks.existing_cluster(fleet, answer, project="acme")
         assert found.verdict == verdict
-        assert found.found.startswith(said)
+        assert found.detail.startswith(said)
 
 
 def test_an_unknown_endpoint_never_passes() -> None:
     for (found,) in (of_eks(reach=SILENT), of_gke(reach=SILENT)):
-        assert (found.verdict, found.found) == ("not asked", "could not be asked: nobody says")
+        assert (found.verdict, found.detail) == ("not asked", "could not be checked: nobody says")
 
 
 def test_a_server_that_takes_connections_is_reached_and_another_is_not(

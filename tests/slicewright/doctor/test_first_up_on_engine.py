@@ -17,7 +17,7 @@ from rehearsal.clouds.gcp import account as google
 from rehearsal.clouds.gcp.gke import quotas
 from rehearsal.host.toolchain import Toolchain
 from slicewright import cli
-from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, cloud_engine
 
 
@@ -80,11 +80,11 @@ def test_an_empty_account_is_asked_and_mended_and_comes_up_at_the_first_try(
     story.empty(tmp_path)
     with cloud_engine(tmp_path, toolchain) as engine:
         code, said = doctor(engine, story.fleet, capsys)
-        assert code == NOT_PROVEN, said
+        assert code == NOT_VERIFIED, said
         assert story.missing in said
         story.raised(tmp_path)
         code, said = doctor(engine, story.fleet, capsys)
-        assert code == PROVEN, said
+        assert code == VERIFIED, said
         first = engine.up(story.fleet)
         assert first.code == 0, first.output
         assert {node["metadata"]["labels"].get("slicewright.io/pool") for node in engine.nodes("c")}

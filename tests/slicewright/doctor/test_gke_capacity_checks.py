@@ -78,14 +78,14 @@ def test_a_reservation_is_asked_for_where_it_is(reservation: str, project: str) 
     assert list(paths) == [dataclasses.replace(HERE, project=project)]
 
 
-def test_one_that_is_not_named_is_not_asked_for() -> None:
+def test_a_reservation_without_a_name_is_not_looked_up() -> None:
     assert reservations_needed(fleet_of(None), "acme") == {}
 
 
 def test_a_reservation_that_fits_passes_with_its_numbers() -> None:
     (found,) = of(fleet_of(), THERE)
     assert found.verdict == "ok"
-    assert found.found == "2 machines, of which 0 are in use; the stack's nodes there are 2"
+    assert found.detail == "2 machines, 0 in use; the stack needs 2 there"
 
 
 @pytest.mark.parametrize(
@@ -93,24 +93,25 @@ def test_a_reservation_that_fits_passes_with_its_numbers() -> None:
     [
         (
             {"machine_type": "a2-highgpu-2g"},
-            "is of a2-highgpu-2g, and the nodes of pool gpus are a2-highgpu-1g",
+            "reserves a2-highgpu-2g, but the nodes of pool gpus are a2-highgpu-1g",
         ),
         (
             {"gpus": ("nvidia-l4", 1)},
-            "is of machines with 1 nvidia-l4, and the nodes of pool gpus have 1 nvidia-tesla-a100",
+            "reserves machines with 1 nvidia-l4, but the nodes of pool gpus have 1 "
+            "nvidia-tesla-a100",
         ),
         (
             {"specific": False},
-            "is not for machines that name it: specificReservationRequired is off",
+            "does not allow machines to name it: specificReservationRequired is off",
         ),
         ({"ready": False}, "is not ready"),
-        ({"in_use": 1}, "2 machines, of which 1 are in use; the stack's nodes there are 2"),
+        ({"in_use": 1}, "2 machines, 1 in use; the stack needs 2 there"),
     ],
 )
 def test_the_one_thing_that_is_wrong_is_named_alone(changed: dict[str, Any], said: str) -> None:
     (found,) = of(fleet_of(), dataclasses.replace(THERE, **changed))
-    assert (found.verdict, found.found) == ("fails", said)
-    assert found.asked == "reservation week in us-central1-a of project acme"
+    assert (found.verdict, found.detail) == ("fails", said)
+    assert found.subject == "reservation week in us-central1-a of project acme"
     assert found.remedy
 
 
@@ -130,7 +131,7 @@ def test_another_projects_reservation_must_be_shared_with_this_one() -> None:
     fleet = fleet_of("projects/shared/reservations/week")
     path = dataclasses.replace(HERE, project="shared")
     (found,) = of(fleet, THERE, path)
-    assert found.found == "is not shared with project acme"
+    assert found.detail == "is not shared with project acme"
     assert found.remedy.endswith("--project=shared --add-share-with=acme")
     (found,) = of(fleet, dataclasses.replace(THERE, shared_with=frozenset({"acme"})), path)
     assert found.verdict == "ok"
@@ -138,9 +139,9 @@ def test_another_projects_reservation_must_be_shared_with_this_one() -> None:
     assert found.verdict == "ok"
 
 
-def test_one_that_is_not_there_or_does_not_answer_never_passes() -> None:
+def test_a_missing_or_unanswered_reservation_never_passes() -> None:
     (found,) = of(fleet_of(), None)
-    assert (found.verdict, found.found) == ("fails", "does not exist")
+    assert (found.verdict, found.detail) == ("fails", "does not exist")
     (found,) = of(fleet_of(), SILENT)
     assert found.verdict == "not asked"
 
@@ -178,13 +179,13 @@ def test_each_key_of_the_cluster_is_asked_for() -> None:
             "is not a key for symmetric encryption",
             "gcloud kms keys create NAME --purpose=encryption --keyring=gke",
         ),
-        (SILENT, "not asked", "could not be asked: the right x.y.get is missing", ""),
+        (SILENT, "not asked", "could not be checked: the right x.y.get is missing", ""),
     ],
 )
 def test_a_key_that_cannot_encrypt_is_reported_with_the_command_that_repairs_it(
     key: Key | NotAnswered | None, verdict: str, said: str, remedy: str
 ) -> None:
     (found,) = key_findings(keys_needed(fleet_of()), {KEY: key}, key_remedies)
-    assert (found.verdict, found.found) == (verdict, said)
+    assert (found.verdict, found.detail) == (verdict, said)
     assert found.remedy.startswith(remedy)
-    assert found.asked == f"key {KEY} (cluster.kms_key)"
+    assert found.subject == f"key {KEY} (cluster.kms_key)"

@@ -81,7 +81,7 @@ def test_a_project_that_has_everything_fails_in_nothing(fleet: GkeFleetPlan) -> 
         (
             {"quotas": {**AMPLE, "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=1)}},
             "quota PREEMPTIBLE_NVIDIA_H100_GPUS in us-central1",
-            "8, of which 1 are used; the stack takes 8",
+            "8, 1 in use; the stack needs 8",
             "gcloud beta quotas preferences create --service=compute.googleapis.com "
             "--quota-id=PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region --preferred-value=9 "
             "--dimensions=region=us-central1 --project=acme",
@@ -90,19 +90,19 @@ def test_a_project_that_has_everything_fails_in_nothing(fleet: GkeFleetPlan) -> 
             {"versions": frozenset({"1.36.1-gke.2", "1.350.0-gke.1"})},
             "Kubernetes 1.35 of GKE's channel REGULAR in us-central1",
             "not offered",
-            "write one of 1.350.0-gke.1, 1.36.1-gke.2 as cluster.version, or leave it out",
+            "write one of 1.350.0-gke.1, 1.36.1-gke.2 as cluster.version, or remove it",
         ),
         (
             {"cluster": True},
             "cluster main in us-central1",
-            "exists already, and this stack has not made it",
+            "already exists, and this stack did not create it",
             "write another cluster.name, or delete that cluster: gcloud container clusters delete "
             "main --location us-central1 --project acme",
         ),
         (
             {"account": True},
             "service account main-nodes@acme.iam.gserviceaccount.com",
-            "exists already, and this stack has not made it",
+            "already exists, and this stack did not create it",
             "write another cluster.name, or delete that account: gcloud iam service-accounts "
             "delete main-nodes@acme.iam.gserviceaccount.com --project acme",
         ),
@@ -112,7 +112,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
     fleet: GkeFleetPlan, wrong: dict[str, Any], asked: str, said: str, remedy: str
 ) -> None:
     (found,) = of(fleet, **wrong)
-    assert (found.verdict, found.asked, found.found, found.remedy) == (
+    assert (found.verdict, found.subject, found.detail, found.remedy) == (
         "fails",
         asked,
         said,
@@ -123,7 +123,7 @@ def test_the_one_thing_that_is_wrong_is_named_alone(
 def test_each_zone_without_its_machine_is_named(fleet: GkeFleetPlan) -> None:
     for pair in machines_needed(fleet):
         (found,) = of(fleet, machines={**dict.fromkeys(machines_needed(fleet), True), pair: False})
-        assert (found.verdict, found.asked) == ("fails", f"{pair[1]} in {pair[0]}")
+        assert (found.verdict, found.subject) == ("fails", f"{pair[1]} in {pair[0]}")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_each_zone_without_its_machine_is_named(fleet: GkeFleetPlan) -> None:
 def test_a_question_without_answer_is_never_a_pass(fleet: GkeFleetPlan, question: str) -> None:
     (found,) = of(fleet, **{question: SILENT})
     assert found.verdict == "not asked"
-    assert found.found == "could not be asked: the right x.y.get is missing"
+    assert found.detail == "could not be checked: the right x.y.get is missing"
 
 
 def test_a_quota_that_the_region_does_not_show_is_never_a_pass(fleet: GkeFleetPlan) -> None:
@@ -140,7 +140,7 @@ def test_a_quota_that_the_region_does_not_show_is_never_a_pass(fleet: GkeFleetPl
     (pool,) = fleet.pools
     pool = pool.with_settings(dataclasses.replace(pool.settings, capacity=OnDemand()))
     (found,) = of(dataclasses.replace(fleet, pools=(pool,)))
-    assert (found.verdict, found.asked) == ("not asked", "quota NVIDIA_H100_GPUS in us-central1")
+    assert (found.verdict, found.subject) == ("not asked", "quota NVIDIA_H100_GPUS in us-central1")
     assert found.remedy.startswith("gcloud beta quotas info list")
 
 
@@ -178,16 +178,14 @@ def test_the_metrics_are_those_of_the_api() -> None:
     assert {f"PREEMPTIBLE_{name}" for name in gke_quota_checks._GPUS.values()} <= set(known)
 
 
-@pytest.mark.parametrize(
-    ("limit", "said"), [(2.0**63, "no limit, of which"), (12345678.0, "12345678, of which")]
-)
+@pytest.mark.parametrize(("limit", "said"), [(2.0**63, "no limit, "), (12345678.0, "12345678, ")])
 def test_a_large_quota_is_written_to_the_last_digit(
     fleet: GkeFleetPlan, limit: float, said: str
 ) -> None:
     given = answers(fleet, quotas={**AMPLE, "CPUS": Quota(limit=limit, usage=1)})
     found = findings(fleet, given, cluster_owned="no", account_owned="no")
-    (cpus,) = (f for f in found if "CPUS in" in f.asked)
-    assert cpus.found.startswith(said)
+    (cpus,) = (f for f in found if "CPUS in" in f.subject)
+    assert cpus.detail.startswith(said)
 
 
 def test_every_boot_disk_that_a_stack_file_can_name_has_its_quota() -> None:
@@ -205,7 +203,7 @@ def test_a_subnet_of_another_vpc_fails(fleet: GkeFleetPlan) -> None:
     other = Subnet(vpc="projects/acme/global/networks/net", ranges={})
     (found,) = of(in_a_network(fleet, project="host"), shared_by="host", subnet=other)
     assert found.verdict == "fails"
-    assert found.found == "belongs to VPC projects/acme/global/networks/net, not to net"
+    assert found.detail == "belongs to VPC projects/acme/global/networks/net, not to net"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +211,7 @@ def test_a_subnet_of_another_vpc_fails(fleet: GkeFleetPlan) -> None:
     [
         (None, "fails", "project acme is attached to no host project"),
         ("other", "fails", "project acme is attached to other"),
-        (SILENT, "not asked", "could not be asked: the right x.y.get is missing"),
+        (SILENT, "not asked", "could not be checked: the right x.y.get is missing"),
     ],
 )
 def test_a_vpc_is_shared_by_the_project_that_owns_it(
@@ -222,13 +220,13 @@ def test_a_vpc_is_shared_by_the_project_that_owns_it(
     ranges = {"pods": "10.68.0.0/14", "services": "10.72.0.0/20"}
     subnet = Subnet(vpc="projects/host/global/networks/net", ranges=ranges)
     (found,) = of(in_a_network(fleet, project="host"), shared_by=host, subnet=subnet)
-    assert (found.verdict, found.found) == (verdict, said)
+    assert (found.verdict, found.detail) == (verdict, said)
 
 
 def test_a_host_project_that_does_not_answer_never_passes(fleet: GkeFleetPlan) -> None:
     (found,) = of(in_a_network(fleet, project="host"), shared_by="host", subnet=SILENT)
     assert found.verdict == "not asked"
-    assert found.asked == "subnet sub in us-central1 of project host"
+    assert found.subject == "subnet sub in us-central1 of project host"
 
 
 def with_networks_for_gpus(fleet: GkeFleetPlan, *, exist: bool) -> GkeFleetPlan:
@@ -248,7 +246,7 @@ def test_networks_that_the_stack_makes_for_gpus_count_as_networks(fleet: GkeFlee
     [
         (None, "does not exist"),
         (Subnet(vpc="projects/acme/global/networks/a", ranges={}), "belongs to VPC"),
-        (SILENT, "could not be asked"),
+        (SILENT, "could not be checked"),
     ],
 )
 def test_a_subnet_for_gpus_that_is_not_as_named_is_named(
@@ -256,7 +254,7 @@ def test_a_subnet_for_gpus_that_is_not_as_named_is_named(
 ) -> None:
     there = with_networks_for_gpus(fleet, exist=True)
     (found,) = of(there, gpu_subnets={"nodes-0": subnet})
-    assert "subnet nodes-0 in us-central1 (cluster.gpu_networks)" in found.asked
-    assert said in found.found
+    assert "subnet nodes-0 in us-central1 (cluster.gpu_networks)" in found.subject
+    assert said in found.detail
     right = Subnet(vpc="projects/acme/global/networks/gpu-0", ranges={})
     assert of(there, gpu_subnets={"nodes-0": right}) == []

@@ -56,12 +56,12 @@ def test_what_an_effective_policy_forbids(rules: list[dict[str, Any]], forbids: 
     assert not enforced({"name": "policies/a"})
 
 
-def test_one_refusal_of_all_is_one_line() -> None:
+def test_the_same_refusal_of_all_constraints_is_one_finding() -> None:
     fleet = planned(private_nodes=True)
     answers = dict.fromkeys(constraints_needed(fleet), NotAnswered(why="the API is off"))
     (found,) = constraint_findings(fleet, answers, project="acme")
     assert found.verdict == "not asked"
-    assert "compute.requireShieldedVm, iam.disableServiceAccountCreation" in found.asked
+    assert "compute.requireShieldedVm, iam.disableServiceAccountCreation" in found.subject
 
 
 def test_each_answer_is_a_line_with_what_mends_it() -> None:

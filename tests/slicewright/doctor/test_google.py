@@ -10,7 +10,7 @@ import pytest
 from rehearsal.clouds.gcp.account import write_account
 from rehearsal.clouds.gcp.models import find_method
 from slicewright.doctor.google_session import _ENDPOINTS, SCOPE
-from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.slicewright.doctor.conftest import Doctor
 
@@ -19,12 +19,12 @@ PROJECT = ("slicewright-gke-h100", "acme")
 
 def test_an_ordinary_project_would_refuse_nothing(doctor: Doctor) -> None:
     code, said = doctor("gke-h100", PROJECT)
-    assert code == PROVEN, said
-    assert "0 would fail, 0 could not be asked" in said
+    assert code == VERIFIED, said
+    assert "0 would fail, 0 could not be checked" in said
     assert "a3-highgpu-8g in us-central1-c: offered" in said
 
 
-def test_it_only_reads(doctor: Doctor) -> None:
+def test_doctor_only_reads_a_google_project(doctor: Doctor) -> None:
     doctor("gke-h100", PROJECT)
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     called = {json.loads(line)["operation"].rpartition(".")[2] for line in log}
@@ -39,7 +39,7 @@ def test_the_api_that_is_off_is_named(doctor: Doctor, api: str) -> None:
     on = [f"{name}.googleapis.com" for name in names if name != api]
     (doctor.environment / "cloud" / "enabled_apis.json").write_text(json.dumps(on))
     code, said = doctor("gke-h100", PROJECT)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
     assert f"API {api}.googleapis.com of project acme: off" in said
     assert f"gcloud services enable {api}.googleapis.com --project acme" in said
@@ -53,7 +53,7 @@ def test_without_the_api_of_organisation_policies_their_constraints_are_not_aske
     (doctor.environment / "cloud" / "enabled_apis.json").write_text(json.dumps(on))
     code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
-    assert "0 would fail, 1 could not be asked" in said
+    assert "0 would fail, 1 could not be checked" in said
     assert "gcloud services enable orgpolicy.googleapis.com --project acme" in said
 
 
@@ -78,9 +78,9 @@ def test_the_quota_that_is_short_is_named_with_what_is_needed(
 ) -> None:
     write_account(doctor.environment, {"quotas": {metric: limit}})
     code, said = doctor("gke-h100", PROJECT)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
-    assert f"quota {metric} in us-central1: {limit}, of which 0 are used" in said
+    assert f"quota {metric} in us-central1: {limit}, 0 in use" in said
     assert f"--quota-id={metric.replace('_', '-')}-per-project-region" in said
     assert wanted is None or f"--preferred-value={wanted} " in said
 
@@ -95,9 +95,9 @@ def test_the_quota_of_all_regions_that_is_short_is_named(
     """In a new project GPUS_ALL_REGIONS is 0, whatever a region has."""
     write_account(doctor.environment, {"quotas": {metric: limit}})
     code, said = doctor("gke-h100", PROJECT)
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
-    assert f"quota {metric} in project acme: {limit}, of which 0 are used" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
+    assert f"quota {metric} in project acme: {limit}, 0 in use" in said
     assert f"--quota-id={metric.replace('_', '-')}-per-project --preferred-value={wanted} " in said
 
 
@@ -112,7 +112,7 @@ def test_a_zone_without_the_machine_is_named(doctor: Doctor) -> None:
     }
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("gke-h100", PROJECT)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
     assert ": not offered" in said
 
@@ -120,9 +120,9 @@ def test_a_zone_without_the_machine_is_named(doctor: Doctor) -> None:
 def test_a_cluster_of_that_name_is_named(doctor: Doctor) -> None:
     Gcp(doctor.cloud, doctor.environment).make_cluster()
     code, said = doctor("gke-h100", PROJECT)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
-    assert "cluster main in us-central1: exists already" in said
+    assert "cluster main in us-central1: already exists" in said
 
 
 def test_a_service_account_of_that_name_is_named(doctor: Doctor) -> None:
@@ -130,16 +130,16 @@ def test_a_service_account_of_that_name_is_named(doctor: Doctor) -> None:
     where = {"name": "projects/acme"}
     gcp.call("iam", "projects.serviceAccounts.create", where, accountId="main-nodes")
     code, said = doctor("gke-h100", PROJECT)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
-    assert "service account main-nodes@acme.iam.gserviceaccount.com: exists already" in said
+    assert "service account main-nodes@acme.iam.gserviceaccount.com: already exists" in said
 
 
 def test_a_version_that_gke_does_not_offer_is_named(doctor: Doctor) -> None:
     """The catalog still has it for the channel EXTENDED."""
     old = 'name: main\n      release_channel: EXTENDED\n      version: "1.33"\n'
     code, said = doctor("gke-h100", PROJECT, ("name: main\n", old))
-    assert code == NOT_PROVEN, said
+    assert code == NOT_VERIFIED, said
     assert "1 would fail" in said
     assert "Kubernetes 1.33 of GKE's channel EXTENDED in us-central1: not offered" in said
 
@@ -162,7 +162,7 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert "0 would fail" in said
-    assert f"could not be asked: the right {right} is missing" in said
+    assert f"could not be checked: the right {right} is missing" in said
 
 
 def test_a_token_that_google_refuses_is_one_message(
@@ -178,7 +178,7 @@ def test_a_token_that_google_refuses_is_one_message(
 
 def test_a_stack_without_project_says_which_command_sets_it(doctor: Doctor) -> None:
     code, said = doctor("gke-h100", ("gcp:project: slicewright-gke-h100\n", ""))
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "pulumi config set gcp:project PROJECT" in said
 
 
@@ -213,8 +213,8 @@ def test_the_right_that_is_missing_is_named_with_the_commands_that_give_it(
 ) -> None:
     write_account(doctor.environment, {"lacks": [right, "compute.instances.create"]})
     code, said = doctor("gke-h100", PROJECT)
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
     assert f"rights in project acme: missing: {right}\n" in said
     assert f"slicewright rights {doctor.environment / 'Pulumi.gke-h100.yaml'} > role.json" in said
 
@@ -226,8 +226,8 @@ def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
-    assert "0 would fail, 1 could not be asked" in said
-    assert "rights in project acme: could not be asked: HTTP 500" in said
+    assert "0 would fail, 1 could not be checked" in said
+    assert "rights in project acme: could not be checked: HTTP 500" in said
 
 
 def test_every_question_is_one_that_the_tokens_scope_allows(doctor: Doctor) -> None:
@@ -261,7 +261,7 @@ def ranges(gcp: Gcp, **found: str) -> None:
 
 def test_a_subnet_that_does_not_exist_is_named(doctor: Doctor) -> None:
     code, said = doctor("gke-h100", PROJECT, NETWORK)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
     assert "subnet sub in us-central1 of project acme: does not exist" in said
 
@@ -269,14 +269,14 @@ def test_a_subnet_that_does_not_exist_is_named(doctor: Doctor) -> None:
 def test_a_range_that_the_subnet_lacks_is_named(doctor: Doctor) -> None:
     ranges(Gcp(doctor.cloud, doctor.environment), pods="10.68.0.0/14")
     code, said = doctor("gke-h100", PROJECT, NETWORK)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
     assert "secondary range services of subnet sub" in said
     assert "--add-secondary-ranges=services=" in said
 
 
 @pytest.mark.parametrize(
-    ("pods", "expected"), [("10.68.0.0/24", NOT_PROVEN), ("10.68.0.0/23", PROVEN)]
+    ("pods", "expected"), [("10.68.0.0/24", NOT_VERIFIED), ("10.68.0.0/23", VERIFIED)]
 )
 def test_a_range_with_too_few_addresses_for_the_nodes_is_named(
     doctor: Doctor, pods: str, expected: int
@@ -284,7 +284,7 @@ def test_a_range_with_too_few_addresses_for_the_nodes_is_named(
     ranges(Gcp(doctor.cloud, doctor.environment), pods=pods, services="10.72.0.0/20")
     code, said = doctor("gke-h100", PROJECT, NETWORK)
     assert code == expected, said
-    assert "the stack's nodes take 384" in said
+    assert "the stack's nodes need 384" in said
 
 
 SHARED = (
@@ -314,14 +314,14 @@ def test_a_vpc_that_is_not_shared_with_the_project_is_named(doctor: Doctor) -> N
     )
     gcp.call("compute", "projects.enableXpnHost", {"project": "host-net"})
     code, said = doctor("gke-h100", PROJECT, SHARED)
-    assert code == NOT_PROVEN, said
+    assert code == NOT_VERIFIED, said
     assert "1 would fail" in said
     assert "Shared VPC of project host-net: project acme is attached to no host project" in said
     assert "gcloud compute shared-vpc associated-projects add acme --host-project=host-net" in said
     attached = {"id": "acme", "type": "PROJECT"}
     gcp.call("compute", "projects.enableXpnResource", {"project": "host-net"}, xpnResource=attached)
     code, said = doctor("gke-h100", PROJECT, SHARED)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "Shared VPC of project host-net: shared with project acme" in said
 
 
@@ -332,8 +332,8 @@ def test_a_cluster_that_exists_must_be_fit_for_the_pools(doctor: Doctor) -> None
     gcp = Gcp(doctor.cloud, doctor.environment)
     gcp.make_cluster()
     code, said = doctor("gke-h100", PROJECT, EXISTING)
-    assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED, said
+    assert "1 would fail, 0 could not be checked" in said
     assert "existing cluster main in us-central1: it has no workload pool" in said
     assert "--workload-pool=acme.svc.id.goog" in said
 
@@ -346,15 +346,15 @@ def test_managed_prometheus_needs_the_collectors_of_a_cluster_that_exists(doctor
     )
     managed = ("node_pools:", "monitoring: {prometheus: managed}\n    node_pools:")
     code, said = doctor("gke-h100", PROJECT, EXISTING, managed)
-    assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED, said
+    assert "1 would fail, 0 could not be checked" in said
     assert "existing cluster main in us-central1: its managed collection is off" in said
     assert "--enable-managed-prometheus" in said
     clusters = "projects.locations.clusters.update"
     on = {"desiredMonitoringConfig": {"managedPrometheusConfig": {"enabled": True}}}
     gcp.wait(gcp.call("container", clusters, {"name": gcp.cluster}, update=on))
     code, said = doctor("gke-h100", PROJECT, EXISTING, managed)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
 
 
 def test_a_node_pool_of_another_stack_is_named(doctor: Doctor) -> None:
@@ -365,9 +365,9 @@ def test_a_node_pool_of_another_stack_is_named(doctor: Doctor) -> None:
     code, said = doctor(
         "gke-h100", PROJECT, EXISTING, ("node_pools:", "system_pool: {}\n    node_pools:")
     )
-    assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
-    assert "node pool system of existing cluster main: exists already" in said
+    assert code == NOT_VERIFIED, said
+    assert "1 would fail, 0 could not be checked" in said
+    assert "node pool system of existing cluster main: already exists" in said
     assert (
         "gcloud container node-pools delete system --cluster=main --location=us-central1 "
         "--project=acme" in said
@@ -378,10 +378,10 @@ def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doc
     gcp = Gcp(doctor.cloud, doctor.environment)
     gcp.make_cluster(workloadIdentityConfig={"workloadPool": "acme.svc.id.goog"})
     code, said = doctor("gke-h100", PROJECT, EXISTING)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "endpoint of existing cluster main: 127.0.0.1:" in said
     doctor.plane.close()
     code, said = doctor("gke-h100", PROJECT, EXISTING)
-    assert code == NOT_PROVEN
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED
+    assert "1 would fail, 0 could not be checked" in said
     assert "endpoint of existing cluster main: no connection from here to 127.0.0.1:" in said

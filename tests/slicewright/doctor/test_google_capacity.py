@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rehearsal.clouds.gcp.account import write_account
-from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from tests.slicewright.doctor.conftest import STACKS, Doctor
 
 PROJECT = ("slicewright-gke-h100", "acme")
@@ -27,7 +27,7 @@ def named(reservation: str) -> tuple[str, str]:
 def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, {"reservations": [H100]})
     code, said = doctor("gke-h100", PROJECT, named("week"))
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
     assert "reservation week in us-central1-c of project acme: 1 machines" in said
 
 
@@ -36,9 +36,9 @@ def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
     [
         ({"name": "other"}, "of project acme: does not exist"),
         ({"zone": "us-central1-a"}, "of project acme: does not exist"),
-        ({"machine_type": "a3-megagpu-8g"}, "is of a3-megagpu-8g, and the nodes of pool"),
+        ({"machine_type": "a3-megagpu-8g"}, "reserves a3-megagpu-8g, but the nodes of pool"),
         ({"specific": False}, "specificReservationRequired is off"),
-        ({"taken": 1}, "1 machines, of which 1 are in use; the stack's nodes there are 1"),
+        ({"taken": 1}, "1 machines, 1 in use; the stack needs 1 there"),
     ],
 )
 def test_what_is_wrong_with_a_reservation_is_named(
@@ -46,8 +46,8 @@ def test_what_is_wrong_with_a_reservation_is_named(
 ) -> None:
     write_account(doctor.environment, {"reservations": [{**H100, **changed}]})
     code, said = doctor("gke-h100", PROJECT, named("week"))
-    assert code == NOT_PROVEN, said
-    assert "1 would fail, 0 could not be asked" in said
+    assert code == NOT_VERIFIED, said
+    assert "1 would fail, 0 could not be checked" in said
     assert what in said
 
 
@@ -56,20 +56,20 @@ def test_a_reservation_of_another_project_must_be_shared(doctor: Doctor) -> None
     change = named("projects/capacity-1/reservations/week")
     write_account(doctor.environment, {"reservations": [theirs]})
     code, said = doctor("gke-h100", PROJECT, change)
-    assert code == NOT_PROVEN
+    assert code == NOT_VERIFIED
     assert "1 would fail" in said
     assert "of project capacity-1: is not shared with project acme" in said
     write_account(doctor.environment, {"reservations": [{**theirs, "shared_with": ["acme"]}]})
     code, said = doctor("gke-h100", PROJECT, change)
-    assert code == PROVEN, said
+    assert code == VERIFIED, said
 
 
 @pytest.mark.parametrize(
     ("keys", "expected", "what"),
     [
-        ({KEY: "ENABLED"}, PROVEN, "enabled"),
-        ({}, NOT_PROVEN, "does not exist"),
-        ({KEY: "DISABLED"}, NOT_PROVEN, "its primary version is DISABLED"),
+        ({KEY: "ENABLED"}, VERIFIED, "enabled"),
+        ({}, NOT_VERIFIED, "does not exist"),
+        ({KEY: "DISABLED"}, NOT_VERIFIED, "its primary version is DISABLED"),
     ],
 )
 def test_what_is_wrong_with_a_key_is_named(
@@ -100,5 +100,5 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
     code, said = doctor("gke-h100", PROJECT, change)
     assert code == CANNOT_RUN, said
-    assert "0 would fail, 1 could not be asked" in said
-    assert f"could not be asked: the right {right} is missing" in said
+    assert "0 would fail, 1 could not be checked" in said
+    assert f"could not be checked: the right {right} is missing" in said

@@ -88,9 +88,9 @@ def test_the_processors_of_an_index_and_of_one_image_are_read(served: str) -> No
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("closed/a:1", "wants credentials"),
-        ("denied/a:1", "wants credentials"),
-        ("limited/a:1", "429, too many pulls"),
+        ("closed/a:1", "requires credentials"),
+        ("denied/a:1", "requires credentials"),
+        ("limited/a:1", "429: too many pulls"),
         ("broken/a:1", "HTTP 503"),
     ],
 )
@@ -133,20 +133,23 @@ def test_agents_and_controller_need_the_processors_of_pools_and_system_pool() ->
 def test_an_image_that_is_not_there_or_not_for_a_processor_fails() -> None:
     (own,) = wanted(image="docker.io/team/python:1")
     (missing,) = image_findings(own, None)
-    assert (missing.verdict, missing.remedy) == ("fails", "correct image, or copy the image there")
+    assert (missing.verdict, missing.remedy) == (
+        "fails",
+        "correct image, or copy the image to this registry",
+    )
     (other,) = image_findings(own, frozenset({"amd64"}))
     assert other.verdict == "fails"
-    assert other.found == "is there for amd64, and nodes of the stack have arm64"
+    assert other.detail == "exists for amd64, but nodes of the stack have arm64"
     (there,) = image_findings(own, frozenset({"amd64", "arm64"}))
-    assert (there.verdict, there.asked) == ("ok", "image docker.io/team/python:1 in docker.io")
+    assert (there.verdict, there.subject) == ("ok", "image docker.io/team/python:1 in docker.io")
 
 
 def test_what_wants_a_login_is_not_seen_and_says_whose_it_is() -> None:
-    unseen = NotAnswered(why="not seen: the registry wants credentials")
+    unseen = NotAnswered(why="not seen: the registry requires credentials")
     (bare,) = wanted(image="ghcr.io/team/python:1")
     (found,) = image_findings(bare, unseen)
     assert found.verdict == "not seen"
     assert "name a Secret in image_pull_secrets" in found.remedy
     (named,) = wanted(image="ghcr.io/team/python:1", image_pull_secrets=["mirror"])
     (found,) = image_findings(named, unseen)
-    assert found.remedy == "nodes pull it with mirror, which is not asked for here"
+    assert found.remedy == "nodes pull it with mirror; this check does not use those credentials"

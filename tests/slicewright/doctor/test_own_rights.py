@@ -133,7 +133,7 @@ def test_the_permissions_are_those_of_the_calls(
     assert {need.right for need in own_rights.needs(fleet)} == {_GOOGLE[call] for call in asked}
 
 
-def test_of_a_host_project_the_doctor_reads_the_subnet_and_nothing_else(doctor: Doctor) -> None:
+def test_doctor_reads_only_the_subnet_of_a_host_project(doctor: Doctor) -> None:
     network = NETWORK.replace("vpc: net", "vpc: projects/host-net/global/networks/net")
     there = ("location: us-central1", f"location: us-central1\n      network: {network}")
     doctor("gke-h100", ("slicewright-gke-h100", "acme"), there)
@@ -149,10 +149,10 @@ def test_rights_for_the_doctor_are_a_document_of_their_own(
     stack: str, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(STACKS.parent)
-    assert cli.main(["rights", "-s", stack, "--doctor"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", stack, "--doctor"]) == cli.VERIFIED
     document = json.loads(capsys.readouterr().out)
     assert document[kind]
-    assert cli.main(["rights", "-s", stack, "--doctor", "--json"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", stack, "--doctor", "--json"]) == cli.VERIFIED
     told = json.loads(capsys.readouterr().out)
     assert told["document"] == document
     assert told["condition"] is None

@@ -11,7 +11,9 @@ from slicewright import cli
 from slicewright.commands.drift import _show, exit_code
 from slicewright.drift.findings import Between, Drift, Finding, Unseen, as_json
 
-FOUND = Finding(between=Between.CLOUD, where="group a", what="size: 2 → 1", heal="pulumi up -s x")
+FOUND = Finding(
+    between=Between.CLOUD, where="group a", difference="size: 2 → 1", heal="pulumi up -s x"
+)
 UNSEEN = Unseen(between=Between.SILICON, why="no answer", remedy="log in")
 
 
@@ -22,10 +24,10 @@ def made(*findings: Finding, unseen: tuple[Unseen, ...] = ()) -> Drift:
 @pytest.mark.parametrize(
     ("drift", "code", "state"),
     [
-        (made(), cli.PROVEN, "none"),
-        (made(FOUND), cli.NOT_PROVEN, "drift"),
+        (made(), cli.VERIFIED, "none"),
+        (made(FOUND), cli.NOT_VERIFIED, "drift"),
         (made(unseen=(UNSEEN,)), cli.CANNOT_RUN, "unseen"),
-        (made(FOUND, unseen=(UNSEEN,)), cli.NOT_PROVEN, "drift"),
+        (made(FOUND, unseen=(UNSEEN,)), cli.NOT_VERIFIED, "drift"),
     ],
 )
 def test_what_is_found_counts_more_than_what_is_not_seen(
@@ -39,8 +41,8 @@ def test_a_command_that_heals_several_findings_is_shown_once_and_whole(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     long = f"kubectl patch {'x' * 200}"
-    other = Finding(between=Between.OPERATOR, where="p", what="w", heal=long)
-    text = Finding(between=Between.SILICON, where="n", what="GpuLost", heal="")
+    other = Finding(between=Between.OPERATOR, where="p", difference="w", heal=long)
+    text = Finding(between=Between.SILICON, where="n", difference="GpuLost", heal="")
     _show(made(FOUND, FOUND, other, text, unseen=(UNSEEN,)), Console(width=80))
     lines = capsys.readouterr().out.splitlines()
     assert "command 1: pulumi up -s x" in lines

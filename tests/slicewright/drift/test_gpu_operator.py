@@ -72,7 +72,7 @@ def test_a_setting_that_was_changed_is_named_with_the_command_that_sets_it(
     policy = _changed(dict(installed.policy or {}), section, **change)
     (found,) = operator_drift(replace(installed, policy=policy), fleet, "eks-a100")
     assert found.where == "ClusterPolicy cluster-policy"
-    assert said in found.what
+    assert said in found.difference
     assert found.heal.startswith(
         "kubectl patch clusterpolicies.nvidia.com cluster-policy --type merge"
     )
@@ -94,14 +94,14 @@ def test_a_setting_that_the_stack_does_not_declare_is_the_charts(
             "helm -n gpu-operator upgrade gpu-operator gpu-operator "
             "--repo https://helm.ngc.nvidia.com/nvidia --version v26.7.0 --reuse-values",
         ),
-        (None, "no revision of it is deployed", "pulumi up --refresh --stack eks-a100"),
+        (None, "no revision is deployed", "pulumi up --refresh --stack eks-a100"),
     ],
 )
-def test_another_chart_is_found(
+def test_a_different_chart_version_is_drift(
     fleet: FleetPlan, installed: Installed, chart: str | None, said: str, heal: str
 ) -> None:
     (found,) = operator_drift(replace(installed, chart=chart), fleet, "eks-a100")
-    assert (found.where, found.what) == ("Helm release gpu-operator", said)
+    assert (found.where, found.difference) == ("Helm release gpu-operator", said)
     assert found.heal == heal
 
 
@@ -119,8 +119,8 @@ def test_a_config_map_that_is_gone_or_has_other_content_is_found(
     other = {name: {"config.yaml": "version: v1"}}
     (changed,) = operator_drift(replace(installed, configs=other), fleet, "eks-a100")
     assert gone.where == changed.where == f"ConfigMap gpu-operator/{name}"
-    assert gone.what == "is not there"
-    assert "its name has the hash" in changed.what
+    assert gone.difference == "does not exist"
+    assert "does not match the hash in its name" in changed.difference
     assert changed.heal.startswith(f"kubectl -n gpu-operator delete configmap {name} && pulumi up")
 
 

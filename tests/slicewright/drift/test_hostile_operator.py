@@ -95,7 +95,7 @@ def test_an_odd_config_map_is_named_and_the_policy_is_compared(fleet: FleetPlan)
 @pytest.mark.parametrize(
     "spec", [7, [], {"daemonsets": {"tolerations": [None]}}, {"migManager": 1}]
 )
-def test_an_odd_policy_is_named_and_is_not_said_to_differ(fleet: FleetPlan, spec: Any) -> None:
+def test_a_malformed_policy_is_named_and_is_no_difference(fleet: FleetPlan, spec: Any) -> None:
     server = Server(fleet)
     server.objects["cluster-policy"]["spec"] = spec
     drifted, (unread,) = _looked(server, fleet)
@@ -108,7 +108,7 @@ def test_an_odd_policy_is_named_and_is_not_said_to_differ(fleet: FleetPlan, spec
     [b"[" * 100_000, b"7", b"{}", b"\xff", b'{"version":"x","chart":{}}', b" " * (65 * 2**20)],
     ids=["nested", "number", "empty", "bytes", "fields", "large"],
 )
-def test_an_odd_record_of_helm_is_named_and_no_release_is_said_to_be_gone(
+def test_a_malformed_helm_record_is_named_and_no_release_is_missing(
     fleet: FleetPlan, text: bytes
 ) -> None:
     server = Server(fleet)

@@ -88,7 +88,7 @@ def test_program_and_cloud_drift_is_found_beside_what_cannot_be_seen_and_healed(
     declare(engine, fleet(resource_labels={"owner": "ml"}))
     before = engine._pulumi("stack", "export", "--stack", "dev").output
     code, said = drift(capsys)
-    assert code == cli.NOT_PROVEN
+    assert code == cli.NOT_VERIFIED
     found = {(f["between"], f["where"]): f for f in said["findings"]}
     assert set(found) == {("program and state", WHERE), ("state and cloud", WHERE)}
     cloud = found["state and cloud", WHERE]
@@ -110,7 +110,7 @@ def test_a_program_that_fails_is_not_compared_and_the_rest_is(
     resize_by_hand(engine, 1)
     (engine.directory / "__main__.py").write_text("raise SystemExit('the program is broken')\n")
     code, said = drift(capsys)
-    assert code == cli.NOT_PROVEN
+    assert code == cli.NOT_VERIFIED
     assert {f["between"] for f in said["findings"]} == {"state and cloud"}
     assert "program and state" in {u["between"] for u in said["unseen"]}
 
@@ -124,7 +124,7 @@ def test_without_pulumi_or_its_stack_there_is_one_line(
     capsys.readouterr()
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
     assert cli.main(["drift", "-s", "dev"]) == cli.CANNOT_RUN
-    assert "there is no stack dev" in capsys.readouterr().err
+    assert "stack dev does not exist" in capsys.readouterr().err
     monkeypatch.setenv("PATH", "/nonexistent")
     assert cli.main(["drift", "-s", "dev"]) == cli.CANNOT_RUN
-    assert "pulumi does not start" in capsys.readouterr().err
+    assert "cannot start pulumi" in capsys.readouterr().err

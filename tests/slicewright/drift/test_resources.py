@@ -36,7 +36,7 @@ def test_a_value_that_the_cloud_has_changed_is_shown_with_both() -> None:
         Finding(
             between=Between.CLOUD,
             where=WHERE,
-            what="nodeCount: 2 → 1",
+            difference="nodeCount: 2 → 1",
             heal="pulumi up --refresh --stack dev",
         )
     ]
@@ -47,23 +47,23 @@ def test_a_value_that_the_cloud_has_changed_is_shown_with_both() -> None:
     [
         (
             "delete",
-            "is in the state, and not in the cloud",
-            "is no longer declared, and still there",
+            "is in the state, but not in the cloud",
+            "is no longer declared, but still exists",
         ),
-        ("create", "differs", "is declared, and was not made"),
+        ("create", "differs", "is declared, but was not created"),
         ("replace", "differs (would be replaced)", "differs (would be replaced)"),
     ],
 )
-def test_what_is_missing_is_said_of_the_side_that_lacks_it(
+def test_a_missing_resource_is_reported_for_the_side_that_lacks_it(
     op: str, of_cloud: str, of_program: str
 ) -> None:
     found = preview({"op": op, "oldState": {"id": "i"}})
     ((cloud,), _), ((program,), _) = cloud_drift(found, "dev"), program_drift(found, "dev")
-    assert (cloud.what, program.what) == (of_cloud, of_program)
+    assert (cloud.difference, program.difference) == (of_cloud, of_program)
     assert program.heal == "pulumi up --stack dev"
 
 
-def test_a_resource_as_it_was_is_none() -> None:
+def test_an_unchanged_resource_is_no_drift() -> None:
     assert program_drift(preview({"op": "same"}), "dev") == ([], [])
 
 
@@ -90,20 +90,20 @@ def test_a_preview_that_failed_is_no_proof_of_anything() -> None:
     assert (unseen.between, unseen.why) == (Between.PROGRAM, "no credentials")
 
 
-def test_neither_secrets_nor_whole_objects_are_shown() -> None:
+def test_secrets_and_whole_objects_are_not_shown() -> None:
     secret = {"4dabf18193072939515e22adb298388d": "1b47", "ciphertext": "v1:abc"}
     step = resized() | {
         "oldState": {"inputs": {"nodeCount": secret}},
         "newState": {"inputs": {"nodeCount": {**secret, "ciphertext": "v1:def"}}},
     }
     ((finding,), _) = program_drift(preview(step), "dev")
-    assert finding.what == "nodeCount: … → …"
+    assert finding.difference == "nodeCount: … → …"
 
 
-def test_of_many_fields_the_first_are_named() -> None:
+def test_only_the_first_of_many_changed_fields_are_named() -> None:
     differs = {f"f{n}": {"kind": "update"} for n in range(9)}
     ((finding,), _) = program_drift(preview({"op": "update", "detailedDiff": differs}), "dev")
-    assert finding.what == "f0; f1; f2; f3; f4; f5; and 3 more"
+    assert finding.difference == "f0; f1; f2; f3; f4; f5; and 3 more"
 
 
 @pytest.mark.parametrize(

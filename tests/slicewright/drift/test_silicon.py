@@ -17,7 +17,7 @@ from infra import plan
 from infra.plan import FleetPlan
 from slicewright.drift.findings import Between
 from slicewright.drift.silicon import silicon_drift
-from slicewright.live.reading import Found
+from slicewright.live.reading import ClusterObjects
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 NOW = 1000.0
@@ -86,7 +86,7 @@ def node(planned: plan.PoolPlan, said: Condition | None) -> Node:
     )
 
 
-def found(stack: str, said: Condition | None, **more: Any) -> Found:
+def found(stack: str, said: Condition | None, **more: Any) -> ClusterObjects:
     (planned,) = fleet(stack).pools
     ok = said is not None and said.status == "True"
     settles = said is not None and said.status == "Unknown"
@@ -108,7 +108,7 @@ def found(stack: str, said: Condition | None, **more: Any) -> Found:
         "controller": 1,
         "unread": (),
     }
-    return Found(**(facts | more))
+    return ClusterObjects(**(facts | more))
 
 
 @pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
@@ -128,12 +128,12 @@ def test_a_verified_pool_has_not_drifted(stack: str) -> None:
         ),
     ],
 )
-def test_another_layout_is_healed_by_who_partitions_the_node(stack: str, heal: str) -> None:
+def test_a_wrong_layout_is_fixed_by_the_partitioner_of_the_node(stack: str, heal: str) -> None:
     seen = found(stack, condition("False", "WrongLayout"))
     (finding,), unseen = silicon_drift(seen, fleet(stack), stack, NOW)
     assert unseen == []
     assert (finding.between, finding.where) == (Between.SILICON, "node n0")
-    assert finding.what == "WrongLayout: why: WrongLayout"
+    assert finding.difference == "WrongLayout: why: WrongLayout"
     assert finding.heal == heal
 
 
@@ -144,7 +144,7 @@ def test_a_broken_gpu_is_not_healed_by_partitioning_again() -> None:
 
 
 @pytest.mark.parametrize("said", [condition("Unknown", "DriverHung"), None])
-def test_a_node_of_which_nothing_is_known_is_not_without_drift(said: Condition | None) -> None:
+def test_a_node_without_readings_does_not_count_as_free_of_drift(said: Condition | None) -> None:
     findings, (unseen,) = silicon_drift(found("eks-a100", said), fleet("eks-a100"), "eks-a100", NOW)
     assert findings == []
     assert unseen.why.startswith("node n0: ")

@@ -100,7 +100,7 @@ def test_who_holds_a_lock_is_named_and_a_lock_that_cannot_be_read_is_one(
     (locks / "b.json").write_text("{")
     named, unreadable = asking.holders("prod")
     assert named == HOLDER
-    assert "is not as Pulumi writes a lock" in unreadable
+    assert "is not a lock in Pulumi's format" in unreadable
 
 
 @pytest.mark.parametrize("url", ["https://api.pulumi.com", "azblob://b"])

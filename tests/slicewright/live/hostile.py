@@ -19,7 +19,7 @@ from apis.names import (
     VERIFIED_LAYOUT_ANNOTATION,
 )
 from kubeapi import Client
-from slicewright.live.reading import Found, drained, read
+from slicewright.live.reading import ClusterObjects, drained, read
 from tests.odd_values import ABSENT, VALUES, places, replaced
 
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
@@ -212,7 +212,7 @@ class Server:
         self.patched.append((path, body, kind))
         return {}
 
-    def found(self) -> Found:
+    def found(self) -> ClusterObjects:
         return read(cast("Client", self), pods_of=drained)
 
     def _one(self, kind: str, name: str) -> Any:

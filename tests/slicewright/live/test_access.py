@@ -96,7 +96,7 @@ def test_an_exec_plugin_gives_the_token(tmp_path: Path) -> None:
         (json.dumps(_config("c", current=False)), 'context "" does not exist'),
     ],
 )
-def test_what_is_no_kubeconfig_is_said_without_its_content(
+def test_a_file_that_is_no_kubeconfig_is_named_without_its_content(
     tmp_path: Path, content: str, complaint: str
 ) -> None:
     file = str(_write(tmp_path / "config", content))

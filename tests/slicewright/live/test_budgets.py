@@ -93,7 +93,7 @@ def test_what_stays_anyway_and_what_is_ending_take_nothing_of_a_budget() -> None
     assert _refused(pods, budget("infer", allowed=1, needs=1, pods=3)) == {}
 
 
-def test_where_nobody_asks_pods_to_leave_none_is_said_to_be_evicted() -> None:
+def test_no_pod_is_listed_for_eviction_without_a_drain() -> None:
     (found,) = blockers(_pods(1), [], POLICY, stands="the rollout is paused")
     assert (found.why, found.leaves) == ("the rollout is paused", False)
 

@@ -15,7 +15,7 @@ from fleet_controller.objects.pool import Pool
 from infra import plan
 from slicewright.live.coming import Coming, End, affected, coming, longest_turn_s
 from slicewright.live.objects import UnreadObject
-from slicewright.live.reading import Found
+from slicewright.live.reading import ClusterObjects
 from slicewright.preview.living import section, span
 from tests.fleet_controller.rollout_world import START, World
 
@@ -58,8 +58,8 @@ def _pod(name: str, node: str, *, owner: bool = True) -> dict[str, Any]:
     }
 
 
-def _found(world: World, pods: dict[str, tuple[Any, ...]]) -> Found:
-    return Found(
+def _found(world: World, pods: dict[str, tuple[Any, ...]]) -> ClusterObjects:
+    return ClusterObjects(
         pools=(world.pool,),
         most={world.pool.name: 3},
         nodes=tuple(world.nodes.values()),
@@ -72,7 +72,7 @@ def _found(world: World, pods: dict[str, tuple[Any, ...]]) -> Found:
     )
 
 
-def test_another_layout_says_the_order_the_pods_and_the_time(
+def test_a_new_layout_shows_the_order_the_pods_and_the_duration(
     planned: plan.PoolPlan, world: World
 ) -> None:
     pods = {
@@ -91,9 +91,9 @@ def test_another_layout_says_the_order_the_pods_and_the_time(
     shown = section(ahead, [])
     assert "3 nodes roll from `old` to" in shown
     assert "1. `n0`\n2. `n1`\n3. `n2`" in shown
-    assert "2 pods are evicted, and 1 pod cannot be now" in shown
+    assert "2 pods are evicted, and 1 pod cannot be evicted now" in shown
     assert "- on `n1`: `ai/c`: no controller would recreate it" in shown
-    assert "4 h 30 min at most" in shown
+    assert "at most 4 h 30 min" in shown
 
 
 def test_the_policy_is_the_one_that_comes(planned: plan.PoolPlan, world: World) -> None:
@@ -112,9 +112,7 @@ def test_the_same_layout_is_nothing(planned: plan.PoolPlan, world: World) -> Non
     assert section(Coming(), ["unread"]) == ""
 
 
-def test_another_driver_names_the_nodes_that_have_not_got_it(
-    planned: plan.PoolPlan, world: World
-) -> None:
+def test_a_new_driver_names_the_nodes_without_it(planned: plan.PoolPlan, world: World) -> None:
     world.pool = replace(world.pool, mig_config=planned.offer.mig_config, driver="1.0.0")
     world.offered = "1.0.0"
     labels = {CONFIG: planned.offer.mig_config or "", STATE: "success"}
@@ -135,7 +133,7 @@ def test_another_driver_names_the_nodes_that_have_not_got_it(
     assert coming([pinned], _found(world, {}), world.now) == Coming()
 
 
-def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(
+def test_only_a_third_layout_rolls_a_pool_whose_change_is_undone(
     planned: plan.PoolPlan, world: World
 ) -> None:
     """With the file as it is nothing changes, and with the old layout in it no node does."""
@@ -167,11 +165,13 @@ def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
     assert affected([fewer], [world.pool], list(world.nodes.values())) == ["n0", "n1", "n2"]
     assert (shrinking.going, shrinking.pods_that_end) == (2, (3, 6))
     shown = section(ahead, [])
-    assert "has 3 nodes and may have 1: 2 nodes of the cloud's choice go, undrained" in shown
+    assert (
+        "has 3 nodes and may have 1: the cloud ends 2 nodes of its choice without a drain" in shown
+    )
     assert "3 to 6 pods with GPUs end with them" in shown
 
 
-def test_where_the_limit_ends_no_node_none_is_said_to_go(
+def test_no_node_ends_in_a_cloud_that_keeps_surplus_nodes(
     planned: plan.PoolPlan, world: World
 ) -> None:
     (existing,) = plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").pools[:1]
@@ -256,11 +256,11 @@ def test_evictions_of_one_node_are_counted_together_and_those_that_wait_are_name
     assert rolling.evicted == 2
     assert [one.pod for _, one in rolling.unevictable] == ["ai/p2", "ai/p3", "ai/p4", "ai/p5"]
     shown = section(ahead, [])
-    assert "2 pods are evicted, and 4 pods cannot be now and would hold it" in shown
+    assert "2 pods are evicted, and 4 pods cannot be evicted now and would block it" in shown
     assert "- on `n0`: `ai/p2`: disruption budget infer allows 2 evictions at a time" in shown
 
 
-def test_nodes_that_are_drained_together_share_a_budget_and_those_after_them_find_it_anew(
+def test_nodes_drained_together_share_a_budget_that_later_nodes_have_again(
     planned: plan.PoolPlan, world: World
 ) -> None:
     pods = {name: (_pod(f"p-{name}", name),) for name in ("n0", "n1", "n2")}

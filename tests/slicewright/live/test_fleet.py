@@ -15,11 +15,12 @@ from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.applying import FAILED_S
 from fleet_controller.rollout.drain import Refusal
 from slicewright.commands.status import exit_code
-from slicewright.exit_codes import DEGRADED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.live.asks import Refused, ask
-from slicewright.live.fleet import Fleet, PoolView, State, fleet_of
-from slicewright.live.reading import Found
+from slicewright.live.fleet import fleet_of
+from slicewright.live.reading import ClusterObjects
 from slicewright.live.text import lines, log_lines
+from slicewright.live.views import Fleet, PoolView, State
 from tests.fleet_controller.rollout_world import START, World
 from tests.slicewright.live.hostile import budget, pod
 
@@ -52,7 +53,7 @@ def _settle(world: World, passes: int = 3) -> None:
         world.now += 1
 
 
-def _found(world: World, **more: Any) -> Found:
+def _found(world: World, **more: Any) -> ClusterObjects:
     facts: dict[str, Any] = {
         "pools": (world.pool,),
         "most": {world.pool.name: 3},
@@ -64,7 +65,7 @@ def _found(world: World, **more: Any) -> Found:
         "controller": 1,
         "unread": (),
     }
-    return Found(**{**facts, **more})
+    return ClusterObjects(**{**facts, **more})
 
 
 def _seen(world: World, **more: Any) -> Fleet:
@@ -84,7 +85,7 @@ def _text(fleet: Fleet, now: float, *, every_node: bool = False) -> str:
 class TestStates:
     def test_verified(self, world: World) -> None:
         assert _pool(world).state is State.VERIFIED
-        assert exit_code(_seen(world)) == PROVEN
+        assert exit_code(_seen(world)) == VERIFIED
 
     def test_a_new_generation_that_the_controller_has_not_seen_is_not_verified(
         self, world: World
@@ -92,7 +93,7 @@ class TestStates:
         world.wants("new")
         pool = _pool(world)
         assert (pool.state, pool.reason) == (State.SETTING_UP, "NotSeenYet")
-        assert exit_code(_seen(world)) == NOT_PROVEN
+        assert exit_code(_seen(world)) == NOT_VERIFIED
 
     def test_changing_with_what_comes_next(self, world: World) -> None:
         world.wants("new")
@@ -101,7 +102,7 @@ class TestStates:
         assert (pool.state, pool.reason) == (State.CHANGING, "RollingOut")
         assert pool.rollout is not None
         assert pool.rollout.waves == (("n0",), ("n1",), ("n2",))
-        assert exit_code(_seen(world)) == NOT_PROVEN
+        assert exit_code(_seen(world)) == NOT_VERIFIED
 
     def test_paused_is_stopped_and_names_the_way_on(self, world: World) -> None:
         world.wants("new")
@@ -159,9 +160,9 @@ class TestStates:
         assert (pool.state, pool.reason) == (State.VERIFIED, "EnoughNodesProven")
 
     def test_without_a_pool_nothing_is_verified(self) -> None:
-        assert exit_code(Fleet(pools=(), notes=())) == NOT_PROVEN
+        assert exit_code(Fleet(pools=(), notes=())) == NOT_VERIFIED
 
-    def test_a_controller_that_does_not_run_is_said(self, world: World) -> None:
+    def test_a_controller_that_does_not_run_is_reported(self, world: World) -> None:
         assert "does not run" in _seen(world, controller=0).notes[0]
         assert _seen(world, controller=None).notes == ()
         waits = "pod fleet-controller-x: ImagePullBackOff: docker.io answers 429"
@@ -221,7 +222,7 @@ class TestOneTruthOfADrain:
         assert "healthy pods" not in shown
         assert "raise their disruption budget" not in shown
 
-    def test_where_the_drain_is_over_no_pod_is_said_to_be_evicted(self, held: World) -> None:
+    def test_no_pod_is_listed_for_eviction_after_the_drain(self, held: World) -> None:
         held.now += 700
         _settle(held, 2)
         fleet = _seen(held, pods=self._raw(held), budgets=(self._budget(held, 1),))
@@ -308,7 +309,7 @@ class TestLog:
         assert any(line.startswith("pool p: changing: RollingOut") for line in after)
         assert any(line.startswith("pool p: node n0: draining, cordoned") for line in after)
 
-    def test_what_is_gone_is_said(self, world: World) -> None:
+    def test_missing_pools_and_nodes_are_logged(self, world: World) -> None:
         before = _seen(world)
         world.delete_node("n1")
         assert "pool p: node n1: gone" in log_lines(before, _seen(world))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slicewright import cli
-from slicewright.exit_codes import CANNOT_RUN, PROVEN
+from slicewright.exit_codes import CANNOT_RUN, VERIFIED
 from slicewright.live.access import Access
 from tests.slicewright.live.hostile import POOLS, REPORTS, Server
 
@@ -73,7 +73,7 @@ def test_rollout_status_names_it(run: Run, odd: Server, capsys: pytest.CaptureFi
 def test_a_rollout_of_a_pool_that_can_be_read_is_paused_and_the_odd_object_is_named(
     run: Run, odd: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(odd, ["rollout", "pause", "q"]) == PROVEN
+    assert run(odd, ["rollout", "pause", "q"]) == VERIFIED
     assert NAMED in capsys.readouterr().out
     assert len(odd.patched) == 1
 

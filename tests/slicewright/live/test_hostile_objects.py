@@ -18,15 +18,16 @@ from kubeapi import Unreachable
 from slicewright.commands.rollout import request_rollout
 from slicewright.commands.status import exit_code
 from slicewright.drift.silicon import silicon_drift
-from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN
+from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED
 from slicewright.live import shapes
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import VERBS, Refused, Verb
 from slicewright.live.coming import affected, coming
-from slicewright.live.fleet import Fleet, fleet_of
+from slicewright.live.fleet import fleet_of
 from slicewright.live.looking import CannotLook
 from slicewright.live.reading import read
 from slicewright.live.text import lines, log_lines
+from slicewright.live.views import Fleet
 from slicewright.preview.escaping import text
 from slicewright.preview.living import section
 from tests.nasty import obeyed
@@ -72,7 +73,7 @@ def test_as_they_must_be_all_are_read() -> None:
     assert found.unread_objects == ()
     assert [pool.name for pool in found.pools] == ["p", "q"]
     assert {name: len(pods) for name, pods in found.pods.items()} == {"p0": 2, "q0": 1}
-    assert exit_code(_fleet(Server())) == NOT_PROVEN
+    assert exit_code(_fleet(Server())) == NOT_VERIFIED
 
 
 @settings(
@@ -151,7 +152,7 @@ def test_what_is_asked_of_a_rollout_is_asked_or_refused_in_words(
         ),
     ],
 )
-def test_it_is_named_with_what_is_wrong_and_the_exit_code_is_3(
+def test_a_malformed_object_is_named_with_the_reason_and_exits_with_3(
     path: str, way: tuple[str, ...], value: Any, named: str
 ) -> None:
     server = Server()
@@ -177,7 +178,7 @@ def test_what_has_no_name_is_named_by_its_place(odd: Any) -> None:
         assert len(found.pools) == 2
 
 
-def test_a_pool_that_cannot_be_read_is_neither_missing_nor_changed() -> None:
+def test_an_unreadable_pool_is_not_missing_and_not_changed() -> None:
     server = Server()
     server.items[POOLS][0]["spec"]["expectedNodes"] = {"min": 1}
     fleet = fleet_of(server.found(), {"p", "q"}, NOW)

@@ -10,7 +10,7 @@ from apis.names import POOL_LABEL
 from kubeapi import ApiError, Client, Unreachable
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
-from slicewright.live.reading import Found, NotInstalled, drained, read
+from slicewright.live.reading import ClusterObjects, NotInstalled, drained, read
 
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
 REPORTS = "/apis/slicewright.io/v1alpha1/gpunodereports"
@@ -76,7 +76,7 @@ class Server:
         more = str(start + 2) if start + 2 < len(items) else ""
         return {"items": items[start : start + 2], "metadata": {"continue": more}}
 
-    def found(self, *nodes: str) -> Found:
+    def found(self, *nodes: str) -> ClusterObjects:
         return read(cast("Client", self), pods_of=lambda *_: nodes)
 
 
@@ -106,7 +106,7 @@ def test_a_cluster_without_the_kind_differs_from_one_without_pools() -> None:
         bare.found()
 
 
-def test_what_a_person_may_not_read_is_left_out_and_said() -> None:
+def test_objects_that_the_user_may_not_read_are_left_out_and_reported() -> None:
     server = Server()
     server.refuses = {"/api/v1/pods": 403, DEPLOYMENT: 403}
     found = server.found("n1")
@@ -121,7 +121,7 @@ def test_what_a_person_may_not_read_is_left_out_and_said() -> None:
     assert server.found().controller == 0
 
 
-def test_of_a_controller_that_does_not_run_what_its_pods_wait_for_is_read() -> None:
+def test_the_reason_why_a_controllers_pods_wait_is_read() -> None:
     server = Server()
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "toomanyrequests: no"}}
     status = {"containerStatuses": [{"name": "c", "image": "python:3.13", "state": state}]}

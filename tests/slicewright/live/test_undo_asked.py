@@ -8,11 +8,12 @@ import pytest
 
 from fleet_controller.objects.pool import Pool
 from slicewright.commands.status import exit_code
-from slicewright.exit_codes import NOT_PROVEN
+from slicewright.exit_codes import NOT_VERIFIED
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import Refused, ask
-from slicewright.live.fleet import Fleet, PoolView, State, fleet_of
-from slicewright.live.reading import Found
+from slicewright.live.fleet import fleet_of
+from slicewright.live.reading import ClusterObjects
+from slicewright.live.views import Fleet, PoolView, State
 from tests.fleet_controller.rollout_world import START, World
 
 
@@ -49,7 +50,7 @@ def minutes(world: World, count: int) -> None:
 
 
 def fleet(world: World) -> Fleet:
-    found = Found(
+    found = ClusterObjects(
         pools=(world.pool,),
         most={"p": 3},
         nodes=tuple(world.nodes.values()),
@@ -89,7 +90,7 @@ def test_nodes_that_have_changed_change_back_and_the_stack_file_is_named(world: 
     assert said[-1].endswith("slicewright rollout resume p")
 
 
-def test_of_a_rollout_that_has_ended(world: World) -> None:
+def test_a_rollout_that_has_ended_can_be_undone(world: World) -> None:
     minutes(world, 20)
     assert view(world).state is State.VERIFIED
     said = ask("undo", view(world), "")
@@ -101,7 +102,7 @@ def test_twice_is_once(world: World) -> None:
     assert ask("undo", view(world), "undo:new").value is None
 
 
-def test_it_ends_a_pause_and_says_so(world: World) -> None:
+def test_an_undo_ends_a_pause_and_reports_that(world: World) -> None:
     said = ask("undo", view(world), "paused")
     assert said.value == "undo:new"
     assert "the rollout is no longer paused" in said.messages
@@ -113,7 +114,7 @@ def test_with_one_known_layout_it_is_refused(world: World) -> None:
         ask("undo", view(world), "")
 
 
-def test_of_a_pool_that_mig_manager_does_not_partition_it_is_refused(world: World) -> None:
+def test_undo_is_refused_for_a_pool_that_mig_manager_does_not_partition(world: World) -> None:
     world.pool = replace(world.pool, declared=None, mig_config=None)
     with pytest.raises(Refused, match="another layout needs new nodes: write the old layout into"):
         ask("undo", view(world), "")
@@ -127,13 +128,13 @@ class TestUndone:
         minutes(world, 20)
         return world
 
-    def test_status_says_what_is_declared_and_what_is_there(self, undone: World) -> None:
+    def test_status_shows_the_declared_and_the_current_layout(self, undone: World) -> None:
         pool = view(undone)
         assert (pool.state, pool.reason) == (State.UNDONE, "RolloutUndone")
         assert (pool.layout, pool.declared) == ("old", "new")
         assert "The stack file still declares new" in pool.message
         assert "slicewright rollout resume p" in pool.next[0]
-        assert exit_code(fleet(undone)) == NOT_PROVEN
+        assert exit_code(fleet(undone)) == NOT_VERIFIED
         assert not pool.state.waits
         (shown,) = as_json(fleet(undone), context="c", server="s", now=undone.now)["pools"]
         assert (shown["state"], shown["layout"], shown["declared"]) == ("undone", "old", "new")

@@ -15,8 +15,8 @@ from rich.console import Console
 from slicewright import cli
 from slicewright.commands import status
 from slicewright.exit_codes import CANNOT_RUN, INTERRUPTED
-from slicewright.live.fleet import Fleet, PoolView, State
 from slicewright.live.looking import CannotLook, looks
+from slicewright.live.views import Fleet, PoolView, State
 
 POOL = PoolView(
     name="p",

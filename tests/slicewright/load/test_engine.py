@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from slicewright.cli import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN, main
+from slicewright.cli import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED, main
 from slicewright.load import engine
 from tests.rehearsal.cluster.model_server import replica
 
@@ -110,7 +110,7 @@ def test_chats_give_tokens_and_times_replica_by_replica(
         ]
     )
     out, progress = capsys.readouterr()
-    assert code == PROVEN, progress
+    assert code == VERIFIED, progress
     found = json.loads(out)
     assert (found["workload"], found["api"], found["model"]) == ("ai/llm", "chat", "org/small")
     whole = found["whole"]
@@ -132,7 +132,7 @@ def test_a_key_that_is_wrong_fails_every_request(
     servers: list[replica.Replica], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["load", "-s", STACK, "llm", "--url", url(servers[0]), *SOME]
-    assert main(arguments) == NOT_PROVEN
+    assert main(arguments) == NOT_VERIFIED
     out, error = capsys.readouterr()
     assert "slicewright load: HTTP 401: " in error
     found = json.loads(out)
@@ -148,7 +148,7 @@ def test_triton_is_asked_for_what_its_model_takes(
     arguments = ["load", "-s", STACK, "tritonserver", "--url", address, "--duration", "2s"]
     code = main([*arguments, "--rate", "20"])
     out = capsys.readouterr().out
-    assert code == PROVEN, out
+    assert code == VERIFIED, out
     assert wrong == []
     assert "default/tritonserver: 20 requests a second for 2 s at 1 address" in out
     assert "whole answer    p50" in out
@@ -174,7 +174,7 @@ def test_a_request_of_ones_own_takes_the_place_of_the_scripts(
     message = {"role": "user", "content": "one two"}
     body.write_text(json.dumps({"model": "org/small", "messages": [message], "max_tokens": 3}))
     arguments = ["load", "-s", STACK, "llm", "--url", url(servers[0]), *SOME]
-    assert main([*arguments, "--key-file", key_file, "--body", str(body)]) == PROVEN
+    assert main([*arguments, "--key-file", key_file, "--body", str(body)]) == VERIFIED
     whole = json.loads(capsys.readouterr().out)["whole"]
     assert whole["tokens"] == 3 * whole["answered"]
 
@@ -324,7 +324,7 @@ def streaming(**changes: Any) -> Iterator[tuple[str, type[Streaming]]]:
 
 
 def figures(
-    capsys: pytest.CaptureFixture[str], *options: str, code: int = PROVEN
+    capsys: pytest.CaptureFixture[str], *options: str, code: int = VERIFIED
 ) -> dict[str, Any]:
     assert main(["load", "-s", STACK, "llm", "--json", *options]) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -364,7 +364,7 @@ def test_requests_beyond_ten_times_the_rate_under_way_are_not_sent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with streaming(first_s=14.0, tokens=1) as (url, _):
-        found = figures(capsys, "--url", url, "--rate", "1", "--duration", "13s", code=NOT_PROVEN)
+        found = figures(capsys, "--url", url, "--rate", "1", "--duration", "13s", code=NOT_VERIFIED)
     assert found["whole"]["answered"] == 10
     assert found["not_sent"] == 3
 
@@ -382,7 +382,7 @@ def test_a_stream_that_goes_wrong_after_its_status_has_failed(
 ) -> None:
     with streaming(ends=ends, gap_s=0.01, first_s=0.01) as (url, _):
         options = ["load", "-s", STACK, "llm", "--json", "--url", url, "--duration", "1s"]
-        assert main(options) == NOT_PROVEN
+        assert main(options) == NOT_VERIFIED
     out, error = capsys.readouterr()
     whole = json.loads(out)["whole"]
     assert whole["answered"] == 0
@@ -393,7 +393,7 @@ def test_a_stream_that_goes_wrong_after_its_status_has_failed(
 def test_a_server_that_is_not_there_fails_every_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["load", "-s", STACK, "llm", "--url", "http://127.0.0.1:1", *SOME]) == NOT_PROVEN
+    assert main(["load", "-s", STACK, "llm", "--url", "http://127.0.0.1:1", *SOME]) == NOT_VERIFIED
     assert "refused" in capsys.readouterr().err
 
 

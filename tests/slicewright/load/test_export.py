@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slicewright.cli import BAD_INPUT, PROVEN, main
+from slicewright.cli import BAD_INPUT, VERIFIED, main
 from slicewright.load import export
 from slicewright.load.asked import Target
 from tests.slicewright.load.test_asked import load
@@ -72,7 +72,7 @@ def test_the_command_prints_a_script_and_sends_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = ["load", "-s", STACK, "llm", "--url", "http://127.0.0.1:1", "--export"]
-    assert main([*arguments, "k6"]) == PROVEN
+    assert main([*arguments, "k6"]) == VERIFIED
     out, error = capsys.readouterr()
     assert k6_settings(out)["model"] == "org/small"
     assert error == ""

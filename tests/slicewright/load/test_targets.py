@@ -72,7 +72,10 @@ def test_a_load_balancer_has_an_address(ingress: dict[str, str], url: str) -> No
 
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [("LoadBalancer", "has no address yet"), ("ClusterIP", "is reached from the cluster only")],
+    [
+        ("LoadBalancer", "has no address yet"),
+        ("ClusterIP", "is reachable only from inside the cluster"),
+    ],
 )
 def test_without_an_address_the_other_ways_are_named(kind: str, why: str) -> None:
     with pytest.raises(targets.NoAddress) as refused:
@@ -84,7 +87,7 @@ def test_without_an_address_the_other_ways_are_named(kind: str, why: str) -> Non
 
 
 def test_a_service_that_is_not_there_is_named() -> None:
-    with pytest.raises(targets.NoAddress, match="no Service ai/llm; is `pulumi up` done"):
+    with pytest.raises(targets.NoAddress, match="no Service ai/llm; has `pulumi up` finished"):
         targets.of_service(client(), workload())
 
 

@@ -65,7 +65,7 @@ def test_rows_have_the_node_and_partition_of_their_replica() -> None:
     ]
 
 
-def test_addresses_of_which_no_more_is_known_have_no_such_columns() -> None:
+def test_addresses_without_a_node_have_no_node_columns() -> None:
     load = asked(*(Target(name=url, url=url) for url in ("http://a:8000", "http://b:8000")))
     head, *rows = printed(load)
     assert head[:2] == ["replica", "answered"]

@@ -197,7 +197,7 @@ def test_a_bucket_that_pulumi_asks_as_somebody_else_is_not_read(option: str) -> 
 
 
 @pytest.mark.parametrize("backend", ["s3", "gs"], indirect=True)
-def test_a_bucket_that_refuses_is_said(backend: Backend, bucket: Bucket) -> None:
+def test_a_bucket_that_refuses_is_reported(backend: Backend, bucket: Bucket) -> None:
     bucket.refuses = True
     with pytest.raises(CannotAsk, match="://b: "):
         backend.files(PREFIX)

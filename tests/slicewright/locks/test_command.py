@@ -93,48 +93,48 @@ def unlock(
 
 
 def test_without_a_lock_there_is_nothing_to_do(unlock: Unlock) -> None:
-    assert unlock() == (cli.PROVEN, "stack prod has no lock\n")
+    assert unlock() == (cli.VERIFIED, "stack prod has no lock\n")
 
 
 def test_the_lock_of_an_ended_process_is_removed_and_named(unlock: Unlock) -> None:
     file = unlock.lock("a")
     pid = json.loads(file.read_text())["pid"]
     code, said = unlock("--dry-run")
-    assert (code, file.exists()) == (cli.NOT_PROVEN, True)
+    assert (code, file.exists()) == (cli.NOT_VERIFIED, True)
     code, said = unlock()
-    assert (code, file.exists()) == (cli.PROVEN, False)
+    assert (code, file.exists()) == (cli.VERIFIED, False)
     assert f"pulumi {pid} of ci on {socket.gethostname()}, since " in said
     assert "slicewright recover --stack prod" in said
 
 
-def test_the_lock_of_a_living_process_stays_whatever_is_said(unlock: Unlock) -> None:
+def test_the_lock_of_a_running_process_always_stays(unlock: Unlock) -> None:
     file = unlock.lock("a", pid=os.getpid())
     code, said = unlock("--host", socket.gethostname())
-    assert (code, file.exists()) == (cli.NOT_PROVEN, True)
+    assert (code, file.exists()) == (cli.NOT_VERIFIED, True)
     assert f"kill -INT {os.getpid()}" in said
 
 
 def test_the_lock_of_another_host_stays_until_somebody_has_looked_there(unlock: Unlock) -> None:
     file = unlock.lock("a", hostname="runner-7")
     code, said = unlock()
-    assert (code, file.exists()) == (cli.NOT_PROVEN, True)
+    assert (code, file.exists()) == (cli.NOT_VERIFIED, True)
     assert "pass --host runner-7" in said
     code, said = unlock("--host", "runner-8")
-    assert (code, file.exists()) == (cli.NOT_PROVEN, True)
+    assert (code, file.exists()) == (cli.NOT_VERIFIED, True)
     assert "no lock belongs to host runner-8" in said
     code, _ = unlock("--host", "runner-7")
-    assert (code, file.exists()) == (cli.PROVEN, False)
+    assert (code, file.exists()) == (cli.VERIFIED, False)
 
 
-def test_of_several_locks_only_the_stale_ones_go(unlock: Unlock) -> None:
+def test_only_the_stale_locks_of_several_are_removed(unlock: Unlock) -> None:
     stale, living = unlock.lock("a"), unlock.lock("b", pid=os.getpid())
     other = unlock.lock("c", hostname="runner-7")
     broken = unlock.locks / "d.json"
     broken.write_text("{")
     code, said = unlock()
-    assert code == cli.NOT_PROVEN
+    assert code == cli.NOT_VERIFIED
     assert [f.exists() for f in (stale, living, other, broken)] == [False, True, True, True]
-    assert "d.json is not as Pulumi writes a lock" in said
+    assert "d.json is not a lock in Pulumi's format" in said
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_attributes_of_a_stack_that_somebody_works_on_stay(unlock: Unlock) -> No
     assert file.exists()
 
 
-def test_on_pulumi_cloud_nothing_is_cancelled_unless_it_is_said(unlock: Unlock) -> None:
+def test_pulumi_cloud_is_cancelled_only_with_the_option(unlock: Unlock) -> None:
     unlock.backend("https://app.pulumi.com/acme")
     for arguments in ((), ("--cancel", "--dry-run")):
         code, said = unlock(*arguments)
-        assert (code, unlock.cancelled) == (cli.NOT_PROVEN, "")
+        assert (code, unlock.cancelled) == (cli.NOT_VERIFIED, "")
         assert "--cancel" in said
     code, _ = unlock("--cancel")
-    assert code == cli.PROVEN
+    assert code == cli.VERIFIED
     assert unlock.cancelled == "cancel --yes --non-interactive --stack prod"
 
 
@@ -199,7 +199,7 @@ def test_cancel_is_refused_where_the_lock_says_whose_it_is(unlock: Unlock) -> No
     assert (code, file.exists(), unlock.cancelled) == (cli.BAD_INPUT, True, "")
 
 
-def test_a_backend_whose_locks_are_not_read_is_said(unlock: Unlock) -> None:
+def test_a_backend_with_unsupported_locks_is_reported(unlock: Unlock) -> None:
     unlock.backend("azblob://state")
     code, said = unlock()
     assert code == cli.CANNOT_RUN
@@ -222,7 +222,7 @@ def test_without_pulumi_there_is_one_line(unlock: Unlock, monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", "/nonexistent")
     code, said = unlock()
     assert (code, said.count("\n")) == (cli.CANNOT_RUN, 1)
-    assert "pulumi does not start" in said
+    assert "cannot start pulumi" in said
 
 
 @pytest.mark.parametrize("host", ["", " "])

@@ -52,7 +52,7 @@ def test_another_process_with_the_same_number_is_not_the_one_that_took_the_lock(
     assert holder_of(lock(os.getpid(), since=long_ago)) is Holder.GONE
 
 
-def test_of_another_host_nothing_is_known() -> None:
+def test_a_process_on_another_host_is_unknown() -> None:
     assert holder_of(lock(os.getpid(), host="runner-7")) is Holder.ELSEWHERE
 
 

@@ -31,4 +31,4 @@ def test_an_account_that_has_none_says_so(
     question = sought(resource, "eu-west-1", None)
     assert question is not None
     with served_clouds(tmp_path, FakeControlPlanes(tmp_path), monkeypatch):
-        assert asking._asked(question) == []
+        assert asking._candidates(question) == []

@@ -40,7 +40,7 @@ def test_a_plugin_that_fails_is_one_line(tmp_path: Path, body: str, said: str) -
 
 
 @pytest.mark.parametrize("text", ["{}", "no JSON", json.dumps({"current-context": "x"})])
-def test_a_kubeconfig_that_is_none_is_said(text: str) -> None:
+def test_an_invalid_kubeconfig_is_reported(text: str) -> None:
     with pytest.raises(NoAccess, match="cannot be used"):
         client_of(text)
 

@@ -41,7 +41,9 @@ def said(spec: dict[str, Any] | None, *there: str, error: Exception | None = Non
     return list(asked.dangling())
 
 
-@pytest.mark.parametrize(("there", "when"), [((), "that are gone"), ((LAYOUTS,), "this destroys")])
+@pytest.mark.parametrize(
+    ("there", "when"), [((), "that no longer exist"), ((LAYOUTS,), "this command deletes")]
+)
 def test_files_that_it_names_are_listed_with_the_command_that_sets_them_back(
     there: tuple[str, ...], when: str
 ) -> None:
@@ -71,7 +73,7 @@ def test_what_is_not_the_stacks_is_not_listed(spec: dict[str, Any] | None) -> No
     assert said(spec) == []
 
 
-def test_of_sharing_alone_mig_manager_is_left_as_it_is() -> None:
+def test_sharing_alone_leaves_mig_managers_settings_unchanged() -> None:
     (line,) = said({"devicePlugin": OURS["devicePlugin"], "migManager": {"config": {"name": "m"}}})
     assert "migManager" not in line
 
@@ -81,4 +83,4 @@ def test_a_cluster_that_does_not_answer_is_not_taken_for_one_without_them(
     error: Exception,
 ) -> None:
     (line,) = said(OURS, error=error)
-    assert "is not known" in line
+    assert "cannot tell whether" in line

@@ -86,7 +86,7 @@ def test_without_a_terminal_it_wants_yes(destroy: Command, monkeypatch: pytest.M
     assert not destroy.is_empty()
 
 
-@pytest.mark.parametrize(("typed", "code"), [("dev\n", cli.PROVEN), ("s1\n", cli.NOT_PROVEN)])
+@pytest.mark.parametrize(("typed", "code"), [("dev\n", cli.VERIFIED), ("s1\n", cli.NOT_VERIFIED)])
 def test_on_a_terminal_the_stacks_name_is_asked_for(
     destroy: Command, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
 ) -> None:
@@ -99,12 +99,12 @@ def test_on_a_terminal_the_stacks_name_is_asked_for(
 
     monkeypatch.setattr("sys.stdin", Terminal())
     assert destroy()[0] == code
-    assert destroy.is_empty() == (code == cli.PROVEN)
+    assert destroy.is_empty() == (code == cli.VERIFIED)
 
 
-def test_it_shows_pulumis_output_and_that_nothing_is_left(destroy: Command) -> None:
+def test_destroy_shows_pulumis_output_and_that_nothing_is_left(destroy: Command) -> None:
     code, out, _ = destroy("--yes")
-    assert code == cli.PROVEN
+    assert code == cli.VERIFIED
     assert "Destroying (dev)" in out
     assert out.rstrip().endswith("nothing is left")
     assert destroy.is_empty()
@@ -112,7 +112,7 @@ def test_it_shows_pulumis_output_and_that_nothing_is_left(destroy: Command) -> N
 
 def test_a_dry_run_changes_nothing(destroy: Command) -> None:
     code, out, _ = destroy("--dry-run")
-    assert (code, destroy.is_empty()) == (cli.PROVEN, False)
+    assert (code, destroy.is_empty()) == (cli.VERIFIED, False)
     assert "1 aws:iam/role:Role" in out
     assert "Destroying" not in out
 
@@ -122,7 +122,7 @@ def test_json_is_all_of_stdout(destroy: Command) -> None:
     assert json.loads(out)["state"] == {"aws:iam/role:Role": 1}
     code, out, err = destroy("--yes", "--json")
     told = json.loads(out)
-    assert (code, told["version"], told["left"], told["state"]) == (cli.PROVEN, 1, [], {})
+    assert (code, told["version"], told["left"], told["state"]) == (cli.VERIFIED, 1, [], {})
     assert "Destroying (dev)" in err
 
 
@@ -132,22 +132,22 @@ def test_what_pulumi_does_not_know_it_made_is_named_first(destroy: Command) -> N
     written = {"deployment": {"resources": [ROLE], "pending_operations": [half]}}
     (destroy.directory / "state.json").write_text(json.dumps(written))
     code, _, err = destroy()
-    assert code == cli.NOT_PROVEN
+    assert code == cli.NOT_VERIFIED
     assert "slicewright recover --stack dev" in err
     assert not destroy.is_empty()
 
 
-def test_a_stack_that_is_gone_is_swept_all_the_same(destroy: Command) -> None:
+def test_leftovers_of_a_deleted_stack_are_swept(destroy: Command) -> None:
     (destroy.directory / "state.json").unlink()
     code, out, _ = destroy("--yes")
-    assert code == cli.PROVEN
+    assert code == cli.VERIFIED
     assert "nothing is left" in out
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ("error: something else", cli.NOT_PROVEN, "exit code 255"),
+        ("error: something else", cli.NOT_VERIFIED, "exit code 255"),
         ("error: the stack is currently locked by 1 lock(s)", cli.CANNOT_RUN, "slicewright unlock"),
         ("ExpiredToken: The security token", cli.CANNOT_RUN, "renew them"),
     ],

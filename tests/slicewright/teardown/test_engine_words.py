@@ -110,12 +110,12 @@ def test_what_the_engine_protects_is_named_before_anything_is_deleted(engine: Cl
     (engine.directory / "protected").touch()
     up(engine)
     ran = destroy(engine)
-    assert ran.code == cli.NOT_PROVEN, ran.output
+    assert ran.code == cli.NOT_VERIFIED, ran.output
     assert "pulumi state unprotect --stack dev" in ran.output
     assert engine.cloud.inventory()["compute.network"]
     (engine.directory / "protected").unlink()
     up(engine)
-    assert destroy(engine).code == cli.PROVEN
+    assert destroy(engine).code == cli.VERIFIED
 
 
 def test_what_the_cloud_refuses_for_expired_credentials_is_known(engine: CloudEngine) -> None:
@@ -126,7 +126,7 @@ def test_what_the_cloud_refuses_for_expired_credentials_is_known(engine: CloudEn
     assert ran.code == cli.CANNOT_RUN, ran.output
     assert "gcloud auth" in ran.output
     assert engine.cloud.inventory()["compute.network"]
-    assert destroy(engine).code == cli.PROVEN
+    assert destroy(engine).code == cli.VERIFIED
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_credentials_that_expire_while_pulumi_works_are_to_be_renewed(
         assert engine.cloud.inventory()
         faults.unlink()
         again = destroy(engine, cloud)
-        assert again.code == cli.PROVEN, again.output
+        assert again.code == cli.VERIFIED, again.output
         assert engine.cloud.inventory() == {}
     finally:
         faults.unlink(missing_ok=True)
@@ -205,5 +205,5 @@ def test_a_cluster_that_ended_early_is_known_by_the_providers_words(
     assert not ended.credentials
     # The cloud has no such cluster: what was in it is gone with it.
     ran = destroy(engine)
-    assert ran.code == cli.PROVEN, ran.output
+    assert ran.code == cli.VERIFIED, ran.output
     assert engine.cloud.inventory() == {}

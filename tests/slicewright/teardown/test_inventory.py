@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from slicewright.teardown.inventory import Inventory, Objects, Shared, foreign, inventory_of
-from slicewright.teardown.report import Report, lines_of
+from slicewright.teardown.report import Report, as_json, lines_of
 from slicewright.teardown.subject import state_of
 
 
@@ -59,13 +58,15 @@ OBJECTS = Objects(
 
 
 def inventory(*, existing: bool) -> Inventory:
-    return inventory_of(OBJECTS, existing=existing, own=frozenset({"slicewright-system"}))
+    return inventory_of(
+        OBJECTS, existing=existing, stack_namespaces=frozenset({"slicewright-system"})
+    )
 
 
-def test_of_a_cluster_that_goes_everything_hangs_on_it() -> None:
+def test_the_inventory_of_a_deleted_cluster_has_everything_in_it() -> None:
     found = inventory(existing=False)
     assert found.gpu_pods == ("ml/train", "ml/big")
-    assert found.others == {"ml": 3}
+    assert found.other_pods == {"ml": 3}
     assert found.claims == ("ml/models",)
     assert found.balancers == ("Service ml/a", "Ingress ml/c")
     assert found.budgets == ("ml/d",)
@@ -73,8 +74,8 @@ def test_of_a_cluster_that_goes_everything_hangs_on_it() -> None:
     assert [(v.name, v.size, v.retained) for v in found.volumes] == [("pv", "5Gi", True)]
 
 
-def test_of_a_cluster_that_stays_only_what_runs_on_the_stacks_nodes() -> None:
-    assert inventory(existing=True) == Inventory(gpu_pods=("ml/train",), others={"ml": 1})
+def test_the_inventory_of_a_remaining_cluster_has_only_pods_on_the_stacks_nodes() -> None:
+    assert inventory(existing=True) == Inventory(gpu_pods=("ml/train",), other_pods={"ml": 1})
 
 
 def thing(name: str, namespace: str, **meta: Any) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def test_what_others_have_where_the_stacks_deletion_reaches_is_in_the_inventory(
     )
 
 
-def test_it_is_printed_and_can_be_written_as_json() -> None:
+def test_an_inventory_is_printed_and_written_as_json() -> None:
     report = Report(
         stack="dev",
         cluster="c",
@@ -154,7 +155,7 @@ def test_it_is_printed_and_can_be_written_as_json() -> None:
     for words in ("2 a:b:C", "ml/train", "3 in ml", "ml/models", "pv 5Gi", "Service ml/a"):
         assert words in text
     assert "nothing is left" not in text
-    assert json.loads(json.dumps(asdict(report)))["inventory"]["others"] == {"ml": 3}
+    assert json.loads(json.dumps(as_json(report)))["inventory"]["others"] == {"ml": 3}
 
 
 def test_the_state_is_read_without_secrets() -> None:

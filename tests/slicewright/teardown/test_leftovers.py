@@ -117,7 +117,9 @@ def proven(
     name_taken: bool = False,
     life: Life = BEGUN,
 ) -> dict[str, bool]:
-    left = of_network(found, "ml", own=own, name_taken=name_taken, is_of_this_life=life.precedes)
+    left = of_network(
+        found, "ml", stack_networks=own, name_taken=name_taken, is_of_this_life=life.precedes
+    )
     return {one.id.rpartition("/")[2]: bool(one.proof) for one in left}
 
 

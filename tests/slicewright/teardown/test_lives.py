@@ -66,7 +66,7 @@ def run(world: World, **choices: Any) -> Report:
 
 
 def ids(report: Report, kind: str = "disk") -> set[str]:
-    return {one.id for one in report.left if one.kind == kind}
+    return {one.id for one in report.leftovers if one.kind == kind}
 
 
 def deleted(report: Report) -> set[str]:
@@ -113,7 +113,7 @@ def test_a_disk_that_was_kept_outlives_the_next_cluster_of_that_name(
     report = second.teardown().run(looked)
     assert own in deleted(report)
     assert ids(report) == {kept}
-    assert "--disks delete" in next(one.held for one in report.left if one.id == kept)
+    assert "--disks delete" in next(one.held for one in report.leftovers if one.id == kept)
     agreed = run(second, disks="delete")
     assert deleted(agreed) == {kept}
 
@@ -128,7 +128,7 @@ def test_what_is_listed_is_all_that_an_agreement_deletes(world: World, again: Ma
     report = teardown.run(looked)
     assert kept in deleted(report)
     assert ids(report) == {late}
-    assert "it was not there when you were asked" in report.left[0].held
+    assert "it was not listed when you confirmed" in report.leftovers[0].held
 
 
 def test_a_volume_that_appears_after_the_question_keeps_its_policy(world: World) -> None:
@@ -223,7 +223,7 @@ def test_without_that_proof_the_disk_stays_and_is_shown(world: World) -> None:
     kill_once_the_cluster_is_gone(world)
     with pytest.raises(Killed):
         run(world)
-    assert any("was not written into Pulumi's state" in line for line in world.told)
+    assert any("could not be written into Pulumi's state" in line for line in world.told)
     looked = world.teardown().look()
     assert ids(looked) == {own}
     assert ids(world.teardown().run(looked)) == {own}
@@ -381,8 +381,8 @@ def test_the_audit_log_stays_unless_somebody_says_otherwise(
         aws_of_eks.call("eks", "UpdateClusterConfig", name="p4d", logging=log)
         aws_of_eks.settle("cluster")
     looked = on_eks.teardown().look()
-    (shown,) = [one for one in looked.left if one.kind == "log group"]
-    assert shown.held.startswith("kept: it has the cluster's audit log") is audit
+    (shown,) = [one for one in looked.leftovers if one.kind == "log group"]
+    assert shown.held.startswith("kept: it holds the cluster's audit log") is audit
     report = on_eks.teardown().run(looked)
     assert bool(ids(report, "log group")) is audit
     assert run(on_eks, logs="delete").clean
@@ -437,7 +437,7 @@ def test_what_a_cluster_of_that_name_has_in_another_network_stays(
     looked = on_eks.teardown().look()
     assert ids(looked, "load balancer") == {"theirs"}
     report = on_eks.teardown().run(looked)
-    assert {one.kind for one in report.left} == {"load balancer", "security group", "address"}
-    assert all("--unproven delete" in one.held for one in report.left)
+    assert {one.kind for one in report.leftovers} == {"load balancer", "security group", "address"}
+    assert all("--unproven delete" in one.held for one in report.leftovers)
     run(on_eks, unproven="delete")
     assert {*on_eks.inventory()} == {"ec2.vpc"}

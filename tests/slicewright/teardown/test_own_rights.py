@@ -51,7 +51,7 @@ def swept(
     teardown = world.teardown(all_of_it)
     looked = teardown.look()
     before = len(call_log.read(tmp_path))
-    sweep = Sweep(world.account, teardown._permission(shown=shown_in(looked)))
+    sweep = Sweep(world.account, teardown._permission(listed=shown_in(looked)))
     life = Life(networks=frozenset({"projects/acme/global/networks/net"}))
     clock = world.clocks.clock
     report = sweep.until_clean(life, wait_s=60.0, clock=clock.now, sleep=clock.sleep)
@@ -68,7 +68,7 @@ def test_each_right_has_a_call_or_a_reason(swept: tuple[str, set[str]]) -> None:
 @pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
 def test_the_command_writes_them(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(STACKS / f"Pulumi.{stack}.yaml")
-    assert cli.main(["rights", file, "--destroy"]) == cli.PROVEN
+    assert cli.main(["rights", file, "--destroy"]) == cli.VERIFIED
     document = json.loads(capsys.readouterr().out)
     needs = {need.right for need in own_rights.needs(fleet_of(stack))}
     if stack == "gke-h100":

@@ -21,7 +21,7 @@ from slicewright.teardown.aws_proofs import (
 )
 from slicewright.teardown.evidence import life_of
 from slicewright.teardown.inventory import Objects, Shared, waiting_pools
-from slicewright.teardown.leftovers import THERE, Leftover
+from slicewright.teardown.leftovers import CLUSTER_EXISTS, Leftover
 from slicewright.teardown.life import Life, moment
 from slicewright.teardown.permission import LATE, Permission
 from slicewright.teardown.record import OUTPUT, record_text, recorded_life, with_record
@@ -190,28 +190,28 @@ def test_what_was_to_be_retained_once_stays_so() -> None:
 )
 def test_an_agreement_is_about_what_was_shown(kind: str, choice: str) -> None:
     marked = Leftover(kind=kind, id="x", mark="a tag", proof="")
-    assert f"--{choice} delete takes it" in Permission(shown=frozenset()).why_kept(marked)
+    assert f"--{choice} delete to delete it" in Permission(listed=frozenset()).why_kept(marked)
     agreed = {choice: "delete"}
-    assert Permission(shown=frozenset({(kind, "x")}), **agreed).why_kept(marked) == ""
-    assert Permission(shown=frozenset(), **agreed).why_kept(marked) == LATE
-    assert Permission(shown=frozenset(), **{choice: "keep"}).why_kept(marked)
+    assert Permission(listed=frozenset({(kind, "x")}), **agreed).why_kept(marked) == ""
+    assert Permission(listed=frozenset(), **agreed).why_kept(marked) == LATE
+    assert Permission(listed=frozenset(), **{choice: "keep"}).why_kept(marked)
     others = {"disks", "logs", "unproven"} - {choice}
     shown = frozenset({(kind, "x")})
-    assert Permission(shown=shown, **dict.fromkeys(others, "delete")).why_kept(marked)
+    assert Permission(listed=shown, **dict.fromkeys(others, "delete")).why_kept(marked)
 
 
-def test_what_has_neither_mark_nor_proof_is_never_deleted() -> None:
+def test_a_resource_without_mark_and_proof_is_never_deleted() -> None:
     blocks = Leftover(kind="security group", id="sg", proof="")
     everything = Permission(
         disks="delete",
         logs="delete",
         unproven="delete",
-        shown=frozenset({("security group", "sg")}),
+        listed=frozenset({("security group", "sg")}),
     )
     assert everything.why_kept(blocks)
 
 
-def test_a_record_is_read_as_it_was_written_and_of_its_cluster_only() -> None:
+def test_a_record_is_read_unchanged_and_only_for_its_cluster() -> None:
     life = Life(
         begun=BEGUN,
         named=frozenset({("disk", "vol-1")}),
@@ -268,15 +268,15 @@ def test_pools_that_wait_for_a_controller_that_does_not_run_are_named(
 
 def test_disks_are_all_written_out_before_the_question_and_what_stays_has_its_reason() -> None:
     goes = [
-        Leftover(kind="disk", id=f"vol-{number}", mark="a tag", proof="named", held=THERE)
+        Leftover(kind="disk", id=f"vol-{number}", mark="a tag", proof="named", held=CLUSTER_EXISTS)
         for number in range(40)
     ]
     stays = Leftover(kind="disk", id="vol-old", mark="a tag", proof="", created=BEGUN)
     stays = replace(stays, held=Permission().why_kept(stays))
-    report = Report(stack="dev", cluster="ml", dry_run=True, left=[*goes, stays])
+    report = Report(stack="dev", cluster="ml", dry_run=True, leftovers=[*goes, stays])
     lines = [*lines_of(report)]
-    assert "  deleted once the cluster is gone, of the kind disk: 40" in lines
+    assert "  deleted once the cluster is gone (kind disk): 40" in lines
     assert {f"    {one.id}: named" for one in goes} <= {*lines}
     assert "  left: disk vol-old" in lines
     assert f"    created: {BEGUN}" in lines
-    assert any("--disks delete takes it" in line for line in lines)
+    assert any("pass --disks delete to delete it" in line for line in lines)

@@ -68,7 +68,7 @@ def test_a_record_lasts_until_it_is_taken_away_or_the_stack_is_made_again(
         up()
         assert recorded() == Life()
         assert engine.destroy().code == 0
-    assert not any("was not written" in line for line in told)
+    assert not any("could not be written" in line for line in told)
 
 
 def _resources(exported: Mapping[str, Any]) -> list[Any]:

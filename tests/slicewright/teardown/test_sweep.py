@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slicewright.doctor.findings import Answer, NotAnswered
-from slicewright.teardown.account import Found, Held, Outcome, Refused
+from slicewright.teardown.account import Held, Listing, Outcome, Refused
 from slicewright.teardown.leftovers import Leftover
 from slicewright.teardown.life import Life
 from slicewright.teardown.permission import Permission
@@ -29,14 +29,14 @@ class Account:
     """Kind -> what its deletions come to, one after the other; then they succeed."""
     asked: list[str] = field(default_factory=list)
 
-    def cluster_is_there(self) -> Answer[bool]:
+    def cluster_exists(self) -> Answer[bool]:
         return self.there
 
     def life(self) -> Life:
         return Life()
 
-    def look(self, life: Life) -> Found:
-        return Found(left=list(self.left), not_asked=self.not_asked)
+    def look(self, life: Life) -> Listing:
+        return Listing(leftovers=list(self.left), not_asked=self.not_asked)
 
     def delete(self, leftover: Leftover) -> Outcome:
         self.asked.append(leftover.kind)
@@ -81,11 +81,11 @@ def test_what_proves_the_rest_stays_while_the_rest_is_not_known() -> None:
     account = Account([one("firewall rule"), one("disk"), one("log group")], not_asked=unknown)
     swept, _ = sweep(account, wait_s=60)
     assert account.asked == ["log group"]
-    assert [left.kind for left in swept.left] == ["firewall rule", "disk"]
+    assert [left.kind for left in swept.leftovers] == ["firewall rule", "disk"]
     assert not swept.clean
 
 
-def test_nothing_is_deleted_while_the_cluster_is_there_or_that_is_not_known() -> None:
+def test_nothing_is_deleted_while_the_cluster_exists_or_may_exist() -> None:
     for there in (True, NotAnswered(why="the right eks:DescribeCluster is missing")):
         account = Account([one("disk")], there=there)
         swept, _ = sweep(account, wait_s=60)
@@ -97,7 +97,7 @@ def test_what_has_no_proof_and_what_may_be_kept_is_reported_only() -> None:
     account = Account([one("security group", proof=""), one("disk")])
     swept, time = sweep(account, permission=Permission(disks="keep"))
     assert account.asked == []
-    assert len(swept.left) == 2
+    assert len(swept.leftovers) == 2
     # Waiting would change neither.
     assert time.slept == []
 
@@ -105,14 +105,14 @@ def test_what_has_no_proof_and_what_may_be_kept_is_reported_only() -> None:
 def test_a_missing_right_is_not_waited_for() -> None:
     refused: list[Outcome] = [Refused(why="AccessDenied"), Refused(why="AccessDenied")]
     swept, time = sweep(Account([one("disk")], outcomes={"disk": refused}))
-    assert "AccessDenied" in swept.left[0].held
+    assert "AccessDenied" in swept.leftovers[0].held
     assert time.slept == []
 
 
 def test_what_is_held_is_tried_until_time_is_over_and_less_and_less_often() -> None:
     account = Account([one("security group")], outcomes={"security group": [Held(why="x")] * 99})
     swept, time = sweep(account, wait_s=600)
-    assert swept.left[0].held == "x"
+    assert swept.leftovers[0].held == "x"
     assert sum(time.slept) == 600
     assert time.slept[0] < LONGEST_WAIT_S == max(time.slept)
 

@@ -78,8 +78,8 @@ def test_snapshots_and_addresses_go_with_the_disks(
     use(world, policy="Retain")
     use_more(world)
     kept = run(world, replace(FAST, disks="keep"))
-    assert {one.kind for one in kept.left} == {"disk", "snapshot"}
-    assert all(one.held.startswith("kept") for one in kept.left)
+    assert {one.kind for one in kept.leftovers} == {"disk", "snapshot"}
+    assert all(one.held.startswith("kept") for one in kept.leftovers)
     gone = run(world, replace(FAST, disks="delete"))
     assert {one.kind for one in gone.deleted} == {"disk", "snapshot"}
     assert gone.clean
@@ -163,13 +163,13 @@ def test_an_unreachable_cluster_is_no_reason_to_go_on_unasked(world: World) -> N
     report = run(world, replace(FAST, unreachable=True))
     assert world.pulumi.without_cluster
     # Nobody knows whether that disk is to be kept.
-    assert [one.kind for one in report.left] == ["disk"]
-    assert "--disks delete" in report.left[0].held
+    assert [one.kind for one in report.leftovers] == ["disk"]
+    assert "--disks delete" in report.leftovers[0].held
     assert run(world, replace(FAST, unreachable=True, disks="delete")).clean
     assert world.inventory() == {}
 
 
-def test_a_kubeconfig_that_is_encrypted_is_said_and_decided_first(world: World) -> None:
+def test_an_encrypted_kubeconfig_is_an_obstacle(world: World) -> None:
     world.pulumi.kubeconfig = {"4dabf18193072939515e22adb298388d": "a secret", "ciphertext": "v1:x"}
     before = world.inventory()
     looked = world.teardown().look()
@@ -195,7 +195,7 @@ def test_a_stack_that_is_half_deleted_is_finished(world: World) -> None:
     """Plain `pulumi destroy` has deleted the cluster, and failed."""
     world.pulumi.destroy(without_cluster=False, show=print, meanwhile=lambda: None)
     looked = world.teardown().look()
-    assert looked.left
+    assert looked.leftovers
     assert looked.obstacles == ()
     # When the cluster was made, nobody knows any more.
     report = run(world, replace(FAST, disks="delete", logs="delete"))
@@ -241,7 +241,7 @@ def test_disks_that_are_to_be_kept_are_asked_about_and_kept(on_eks: World) -> No
         run(on_eks)
     report = run(on_eks, replace(FAST, disks="keep"))
     assert not report.clean
-    assert [one.id for one in report.left] == [EBS["volumeHandle"]]
+    assert [one.id for one in report.leftovers] == [EBS["volumeHandle"]]
     assert [*on_eks.inventory()] == ["ec2.volume"]
 
 
@@ -262,7 +262,7 @@ def test_what_another_cluster_left_stays(on_eks: World, aws_of_eks: Aws) -> None
     assert on_eks.inventory() == {"ec2.volume": ["eu-west-1/vol-00000000000000002"]}
 
 
-def test_of_an_existing_cluster_only_what_was_brought_is_taken(on_eks: World) -> None:
+def test_only_the_stacks_resources_leave_an_existing_cluster(on_eks: World) -> None:
     use(on_eks, policy="Retain")
     on_eks.api.deaf = True
     on_eks.pulumi.steps = on_eks.pulumi.steps[:1]
@@ -295,7 +295,9 @@ def test_what_others_have_in_a_namespace_of_the_stack_is_in_the_way(
     looked = world.teardown().look()
     assert looked.inventory is not None
     assert looked.inventory.foreign == ("Deployment gpu-operator/dashboard",)
-    with pytest.raises(Refused, match="dashboard is not this stack's, and would go with it"):
+    with pytest.raises(
+        Refused, match="dashboard does not belong to this stack, and would go with it"
+    ):
         world.teardown().run(looked)
     assert world.pulumi.runs == 0
 
@@ -313,7 +315,7 @@ def test_a_cluster_of_that_name_that_is_not_the_stacks_is_not_touched(on_eks: Wo
     before = on_eks.inventory()
     report = run(on_eks)
     assert not report.clean
-    assert "another owner's" in report.notes[0]
+    assert "belongs to somebody else" in report.notes[0]
     assert on_eks.inventory() == before
 
 

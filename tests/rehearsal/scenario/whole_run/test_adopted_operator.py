@@ -144,11 +144,11 @@ def test_destroy_names_the_files_that_the_operator_would_miss(
     code, said = destroy(engine)
     assert code == 1, said
     assert client.get(POLICY)["spec"] == adopted, "it was only read"
-    assert "ClusterPolicy cluster-policy names ConfigMaps that are gone" in said
+    assert "ClusterPolicy cluster-policy names ConfigMaps that no longer exist" in said
     (command,) = {
         line[line.index("kubectl patch") :]
         for line in said.splitlines()
-        if "that are gone" in line and "kubectl patch" in line
+        if "that no longer exist" in line and "kubectl patch" in line
     }
     client.patch(POLICY, json.loads(shlex.split(command)[-1]), kind="merge")
     code, said = destroy(engine)

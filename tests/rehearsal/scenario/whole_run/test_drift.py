@@ -25,7 +25,7 @@ from rehearsal.cluster.silicon import state
 from rehearsal.scenario import cloud_variables
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
-from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 
 pytestmark = [
@@ -111,7 +111,7 @@ def test_a_fleet_that_was_just_made_has_no_drift(fleet: Fleet) -> None:
         "layout and silicon",
         "declared and installed operator",
     ]
-    assert looked.code == PROVEN
+    assert looked.code == VERIFIED
 
 
 def test_what_changed_in_file_cloud_and_operator_is_found_and_healed(fleet: Fleet) -> None:
@@ -128,12 +128,12 @@ def test_what_changed_in_file_cloud_and_operator_is_found_and_healed(fleet: Flee
 
     looked = fleet.drift()
 
-    assert looked.code == NOT_PROVEN
+    assert looked.code == NOT_VERIFIED
     assert looked.said["unseen"] == []
     groups = {w for w in looked.found("program and state") if w.startswith("aws:eks/nodeGroup")}
     assert groups == {f"aws:eks/nodeGroup:NodeGroup eks-{POOL}"}
     (gone,) = (w for w in looked.found("state and cloud") if "ConfigMap" in w)
-    assert looked.found("state and cloud")[gone]["what"] == "is in the state, and not in the cloud"
+    assert looked.found("state and cloud")[gone]["what"] == "is in the state, but not in the cloud"
     operator = looked.found("declared and installed operator")
     assert set(operator) == {
         "Helm release gpu-operator",
@@ -153,7 +153,7 @@ def test_what_changed_in_file_cloud_and_operator_is_found_and_healed(fleet: Flee
             fleet.heal(command)
     again = fleet.drift()
     assert again.said["findings"] == []
-    assert again.code == PROVEN
+    assert again.code == VERIFIED
     assert fleet.client.get(POLICY)["spec"]["dcgmExporter"]["enabled"] is True
 
 
@@ -166,13 +166,13 @@ def test_a_gpu_that_was_partitioned_by_hand_is_found_and_healed(fleet: Fleet) ->
     looked = until(fleet, lambda looked: f"node {name}" in looked.found("layout and silicon"))
 
     found = looked.found("layout and silicon")[f"node {name}"]
-    assert looked.code == NOT_PROVEN
+    assert looked.code == NOT_VERIFIED
     assert found["what"].startswith("WrongLayout: ")
     # Pulumi sees none of it.
     assert not looked.found("program and state")
     assert not looked.found("state and cloud")
     fleet.heal(found["heal"])
-    until(fleet, lambda looked: looked.code == PROVEN)
+    until(fleet, lambda looked: looked.code == VERIFIED)
     cut = state.load(silicon).gpus[3].instances
     assert len(cut) == 7
 

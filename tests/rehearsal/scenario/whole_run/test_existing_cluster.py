@@ -28,7 +28,7 @@ from rehearsal.scenario.environment import PROJECT, Environment
 from rehearsal.scenario.existing_cluster.nodes import node_objects
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright import cli
-from slicewright.exit_codes import PROVEN
+from slicewright.exit_codes import VERIFIED
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import slicewright
@@ -232,7 +232,7 @@ def test_doctor_names_the_clouds_own_device_plugin_with_the_command_that_removes
     code, said = doctor(engine)
     assert code == 1, said
     assert f"kubectl delete daemonset {name} -n kube-system" in said
-    assert "1 would fail, 0 could not be asked" in said
+    assert "1 would fail, 0 could not be checked" in said
     client.delete(f"{daemonsets}/{name}")
     code, said = doctor(engine)
     assert code == 0, said
@@ -476,9 +476,9 @@ def test_a_node_that_loses_a_gpu_in_service_is_held_until_it_is_repaired(
         return is_held(node) and conditions[NODE_CONDITION]["reason"] == "GpuLost"
 
     broken = cli.main(["rehearse", "break", "--fault", "lost-gpu", "--node", name, *where])
-    assert broken == PROVEN
+    assert broken == VERIFIED
     until(held, f"{name} is held")
-    assert cli.main(["rehearse", "repair", *where]) == PROVEN
+    assert cli.main(["rehearse", "repair", *where]) == VERIFIED
     until_serving_again(shared, name, before["status"]["nodeInfo"]["bootID"])
 
 
@@ -521,8 +521,8 @@ def test_destroy_leaves_the_cluster_as_it_was(client: Client, engine: Engine) ->
     client.create(others, theirs)
     refused = slicewright(engine.environment, "destroy", "-s", "existing-a100-t4", "--yes")
     assert refused.returncode == 1, refused.stdout + refused.stderr
-    assert "Deployment gpu-operator/dashboard is not this stack's" in refused.stderr
-    assert refused.stderr.count("is not this stack's") == 1, refused.stderr
+    assert "Deployment gpu-operator/dashboard does not belong to this stack" in refused.stderr
+    assert refused.stderr.count("does not belong to this stack") == 1, refused.stderr
     client.delete(f"{others}/dashboard")
     destroyed = slicewright(
         engine.environment, "destroy", "-s", "existing-a100-t4", "--yes", "--json"

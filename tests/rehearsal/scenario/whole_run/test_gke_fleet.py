@@ -27,7 +27,7 @@ from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright import cli
-from slicewright.exit_codes import NOT_PROVEN, PROVEN
+from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright
@@ -398,7 +398,7 @@ def test_a_preview_that_replaces_the_pool_says_so_and_the_report_names_its_pods(
         stack_file.write_text(right)
     assert f"pool {POOL}: its node pool is replaced, so its 1 node goes" in plain.output
     report = capsys.readouterr().out
-    assert code == NOT_PROVEN, report
+    assert code == NOT_VERIFIED, report
     assert f"Pool `{POOL}` is replaced, with 1 node, and 16 pods with GPUs end." in report
     assert "more pods" in report
 
@@ -456,7 +456,7 @@ def test_a_gpu_that_was_partitioned_by_hand_is_drift_and_healed_by_another_machi
     fault = ("--fault", "repartition", "--gpu", "3", "--profile", "1g.10gb")
     name, boot = break_one(run, "WrongLayout", *fault)
     code, found = silicon_drift(run)
-    assert (code, set(found)) == (NOT_PROVEN, {f"node {name}"})
+    assert (code, set(found)) == (NOT_VERIFIED, {f"node {name}"})
     assert "GPU 3" in found[f"node {name}"]["what"]
     heal = found[f"node {name}"]["heal"].split()
     assert (heal[:5], heal[5:6]) == (["gcloud", "compute", "instances", "delete", name], ["--zone"])
@@ -502,7 +502,7 @@ def test_a_preempted_node_is_replaced_and_proven(run: Run) -> None:
 def rehearse(run: Run, *arguments: str) -> None:
     root = run.environment.root
     where = ("--stack", root.name, "--directory", str(root.parent))
-    assert cli.main(["rehearse", *arguments, *where]) == PROVEN
+    assert cli.main(["rehearse", *arguments, *where]) == VERIFIED
 
 
 def test_logs_of_the_agent_can_be_read_through_the_api_server(run: Run) -> None:

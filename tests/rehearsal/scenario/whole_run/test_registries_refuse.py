@@ -64,7 +64,7 @@ def test_up_says_what_the_registry_answers_and_goes_on_when_it_serves(engine: En
             said(f"{REGISTRY} has no such image")
             seen = status(engine)
             assert f"{REGISTRY} has no such image" in seen
-            assert "correct `image`, or copy the image there" in seen
+            assert "correct `image`, or copy the image to this registry" in seen
         finally:
             faults.repair(environment)
         ended = up.result(timeout=900)
