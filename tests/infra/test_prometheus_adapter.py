@@ -203,7 +203,9 @@ def test_replacing_the_adapter_by_keda_is_shown_as_a_change() -> None:
 def test_the_plan_draws_the_metric_of_each_pod(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(GOLDEN / "prometheus-adapter.yaml")]) == 0
     out = capsys.readouterr().out
-    assert "is scaled       1 to 7 replicas (stated; there is room for 7): replicas x mean" in out
+    assert (
+        "is scaled       1 to 7 replicas (as stated; there is room for 7): replicas x mean" in out
+    )
     assert "without answer  nothing changes\n" in out
     assert "<<.LabelMatchers>>" in out
 
