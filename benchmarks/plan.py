@@ -117,7 +117,8 @@ def _command(file: Path) -> dict[str, float]:
 
 
 def _steps(file: Path) -> dict[str, float]:
-    from infra import plan, spec
+    from infra import plan
+    from infra import stack_file as spec
 
     _read_catalog()
     gc.disable()

@@ -10,18 +10,18 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from apis.names import POOL_LABEL
-from infra import values
+from infra import manifests
 from infra.components import pods
-from infra.components.admission import NodeGuard, PodGuard
-from infra.components.adopted_operator import AdoptedOperator
-from infra.components.fleet_controller import FleetController
-from infra.components.gpu_operator import GpuOperator
-from infra.components.gpu_pool import GpuPools
-from infra.components.monitoring import Monitoring
-from infra.components.node_agent import NodeAgents
-from infra.components.pod_autoscaling import PodAutoscaling
-from infra.components.prometheus_adapter import PrometheusAdapter
-from infra.components.workloads import Workloads
+from infra.components.fleet.admission import NodeGuard, PodGuard
+from infra.components.fleet.adopted_operator import AdoptedOperator
+from infra.components.fleet.controller import FleetController
+from infra.components.fleet.gpu_operator import GpuOperator
+from infra.components.fleet.gpu_pool import GpuPools
+from infra.components.fleet.node_agent import NodeAgents
+from infra.components.services.monitoring import Monitoring
+from infra.components.services.pod_autoscaling import PodAutoscaling
+from infra.components.services.prometheus_adapter import PrometheusAdapter
+from infra.components.services.workloads import Workloads
 from infra.plan import AdapterPlan, ExistingFleetPlan, ExistingSettings, FleetPlan, KedaPlan
 
 
@@ -86,7 +86,7 @@ def _deploy_foundation(fleet: FleetPlan, site: Site) -> _Foundation:
     if fleet.pod_guard is not None:
         PodGuard(
             "pod-guard",
-            exempt_namespaces=values.exempt_namespaces(fleet, fleet.pod_guard),
+            exempt_namespaces=manifests.exempt_namespaces(fleet, fleet.pod_guard),
             cluster=site.cluster,
             opts=site.opts,
         )
@@ -94,7 +94,7 @@ def _deploy_foundation(fleet: FleetPlan, site: Site) -> _Foundation:
     controller = FleetController(
         "fleet-controller",
         image=image,
-        node_selector=values.system_labels(fleet),
+        node_selector=manifests.system_labels(fleet),
         metrics_from=fleet.metrics_from,
         cluster=site.cluster,
         depends_on=[*site.system, *guard.guards],
@@ -127,7 +127,7 @@ def _guard_nodes(fleet: FleetPlan, site: Site) -> NodeGuard:
         "node-guard",
         admin_groups=fleet.admin_groups,
         operator_account=(
-            values.operator_account(fleet.operator) if fleet.operator is not None else None
+            manifests.operator_account(fleet.operator) if fleet.operator is not None else None
         ),
         selecting=sorted(selector_keys - {POOL_LABEL}),
         cluster=site.cluster,

@@ -14,16 +14,16 @@ import pulumi_aws as aws
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.cluster_resources import Site, deploy_in_cluster
 from infra.components import existing_cluster
-from infra.components.admission import StartupTaint
 from infra.components.destroy_notice import DestroyNotice
-from infra.components.eks import EksCluster
-from infra.components.eks_autoscaler import ClusterAutoscaler
-from infra.components.gke import GkeCluster
-from infra.components.gke_gpu_networks import GpuNetworkObjects
-from infra.components.karpenter import Karpenter
+from infra.components.eks.autoscaler import ClusterAutoscaler
+from infra.components.eks.cluster import EksCluster
+from infra.components.eks.karpenter import Karpenter
+from infra.components.fleet.admission import StartupTaint
+from infra.components.gke.cluster import GkeCluster
+from infra.components.gke.gpu_networks import GpuNetworkObjects
 from infra.plan import (
     EksAutoscalerPlan,
     EksFleetPlan,
@@ -42,12 +42,12 @@ def main() -> None:
         fleet = plan.deployable(plan.read(text, source), source)
         if isinstance(fleet, ExistingFleetPlan) and fleet.cluster is not None:
             existing_cluster.check(fleet.cluster, Path(pulumi.get_root_directory()), source)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         raise pulumi.RunError(str(e)) from None
     deploy(fleet)
 
 
-def locate(text: str, root: Path, stack: str) -> spec.Source:
+def locate(text: str, root: Path, stack: str) -> stack_file.Source:
     """The stack file that a config value comes from, for line numbers in messages.
 
     If the file on disk differs from the value, the value counts, and there are no line numbers.
@@ -55,10 +55,10 @@ def locate(text: str, root: Path, stack: str) -> spec.Source:
     name = f"stacks/Pulumi.{stack}.yaml"
     raw = json.loads(text)
     try:
-        source = spec.read(root / name, name=name)
-    except spec.NotReadable:
-        return spec.Source(f"stack {stack}", raw)
-    return source if source.raw == raw else spec.Source(f"stack {stack}", raw)
+        source = stack_file.read(root / name, name=name)
+    except stack_file.NotReadable:
+        return stack_file.Source(f"stack {stack}", raw)
+    return source if source.raw == raw else stack_file.Source(f"stack {stack}", raw)
 
 
 def deploy(fleet: FleetPlan) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra import spec
+from infra import stack_file
 
 
 def setting(file: Path, key: str) -> str | None:
@@ -12,5 +12,5 @@ def setting(file: Path, key: str) -> str | None:
 
     None if the value is missing or is a secret. Raises spec.NotReadable.
     """
-    value = spec.read(file).setting(key)
+    value = stack_file.read(file).setting(key)
     return str(value) if isinstance(value, str | int) else None

@@ -16,8 +16,8 @@ from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import source_pb2
 
 from infra import plan, program
-from infra.components.eks import EksCluster
-from infra.components.gke import GkeCluster
+from infra.components.eks.cluster import EksCluster
+from infra.components.gke.cluster import GkeCluster
 
 VERIFIED: Mapping[str, Any] = {
     "conditions": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from infra import catalog, plan, values
+from infra import catalog, manifests, plan
 from rehearsal.clouds.aws.authorization import eks_arn
 from rehearsal.clouds.aws.policy_evaluation import evaluate
 from rehearsal.clouds.core.call_log import LoggedCall
@@ -33,7 +33,7 @@ def not_allowed(fleets: Sequence[Fleet], calls: Sequence[LoggedCall]) -> list[st
     """Calls that the listed rights of none of these fleets allow: a stack was changed from one to
     the next, and whoever did it had the rights of both.
     """
-    listed = {need.right for fleet in fleets for need in values.rights(fleet)}
+    listed = {need.right for fleet in fleets for need in manifests.rights(fleet)}
     found = [
         f"{call.service} {call.operation} needs {right}, which is not listed"
         for right, call in _used(fleets[0], calls).items()
@@ -41,7 +41,7 @@ def not_allowed(fleets: Sequence[Fleet], calls: Sequence[LoggedCall]) -> list[st
     ]
     eks = [fleet for fleet in fleets if isinstance(fleet, plan.EksFleetPlan)]
     # With the rights that only a boundary makes safe: the listed ones are compared.
-    policies = [values.aws_policy(fleet, all_needed=True) for fleet in eks]
+    policies = [manifests.aws_policy(fleet, all_needed=True) for fleet in eks]
     if policies:
         statements = [statement for policy in policies for statement in policy["Statement"]]
         found += sorted({text for call in calls if (text := _refused(statements, call))})
@@ -53,7 +53,7 @@ def unused(
 ) -> list[str]:
     """Rights listed for these operations, without a stated reason, that no call used."""
     used = _used(fleets[0], calls)
-    needs = {need for fleet in fleets for need in values.rights(fleet, operations)}
+    needs = {need for fleet in fleets for need in manifests.rights(fleet, operations)}
     return [
         f"{need.right} is listed for the {need.operation} of {need.type}, and no call used it"
         for need in sorted(needs)
@@ -63,7 +63,9 @@ def unused(
 
 def without_sweep(fleet: Fleet, calls: Sequence[LoggedCall]) -> list[LoggedCall]:
     """Without those of the sweep of `slicewright destroy`, which has rights of its own."""
-    of_sweep = {n.right for n in own_rights.needs(fleet)} - {n.right for n in values.rights(fleet)}
+    of_sweep = {n.right for n in own_rights.needs(fleet)} - {
+        n.right for n in manifests.rights(fleet)
+    }
     return [call for call in calls if right_of(call.service, call.operation) not in of_sweep]
 
 

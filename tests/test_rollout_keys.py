@@ -13,12 +13,12 @@ import pytest
 
 from apis.gpu_pool.rollout_policy import SETTINGS
 from apis.gpu_pool.settings import key_of
-from infra import spec
+from infra import stack_file
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("apis", "fleet_controller", "infra", "node_agent", "policy", "slicewright")
 MOST = 3
-DECLARED_IN = {"apis/gpu_pool/rollout_policy.py", "infra/spec/schema/rollout.py"}
+DECLARED_IN = {"apis/gpu_pool/rollout_policy.py", "infra/stack_file/schema/rollout.py"}
 STACK_FILE_KEYS: Mapping[str, str] = {
     "timeout_s": "drain_timeout_minutes",
     "on_timeout": "on_drain_timeout",
@@ -29,21 +29,21 @@ WORDS = ("canary", "evict", "pods", "quarantine", "timeout_s")
 """Names that other things have, too. They count as an attribute of a policy."""
 HOMONYMS: Mapping[str, Mapping[str, str]] = {
     "max_unavailable": {
-        "infra/components/eks_node_groups.py": "EKS, updateConfig",
-        "infra/components/fleet_controller.py": "PodDisruptionBudget and Deployment",
-        "infra/components/gke_node_pools.py": "GKE, upgradeSettings",
-        "infra/components/node_agent.py": "DaemonSet",
+        "infra/components/eks/node_groups.py": "EKS, updateConfig",
+        "infra/components/fleet/controller.py": "PodDisruptionBudget and Deployment",
+        "infra/components/gke/node_pools.py": "GKE, upgradeSettings",
+        "infra/components/fleet/node_agent.py": "DaemonSet",
         "infra/plan/changes/settings_rules.toml": "a workload's key",
         "infra/plan/eks/karpenter_pools.py": "an EKS pool's `update`",
         "infra/plan/gke/capacity.py": "a GKE pool's `upgrade`",
-        "infra/spec/reading/synonyms.py": "an EKS pool's `update`, and a GKE pool's `upgrade`",
-        "infra/spec/schema/eks_pools.py": "an EKS pool's `update`",
-        "infra/spec/schema/gke_upgrade.py": "a GKE pool's `upgrade`",
-        "infra/spec/schema/served.py": "a workload's key",
-        "infra/values/workloads.py": "Deployment and PodDisruptionBudget",
+        "infra/stack_file/reading/synonyms.py": "an EKS pool's `update` and a GKE pool's `upgrade`",
+        "infra/stack_file/schema/eks/pools.py": "an EKS pool's `update`",
+        "infra/stack_file/schema/gke/upgrade.py": "a GKE pool's `upgrade`",
+        "infra/stack_file/schema/workloads/served.py": "a workload's key",
+        "infra/manifests/workloads/objects.py": "Deployment and PodDisruptionBudget",
         "policy/rules/drivers.py": "the GPU operator's upgradePolicy",
     },
-    "timeout_s": {"infra/values/workloads.py": "timeoutSeconds of a probe"},
+    "timeout_s": {"infra/manifests/workloads/objects.py": "timeoutSeconds of a probe"},
 }
 """Field -> files that have the word for another thing, and whose it is."""
 
@@ -95,12 +95,14 @@ def test_a_setting_is_found_where_it_is_declared(field: str) -> None:
 
 def test_every_key_of_a_rollout_is_a_field_of_the_policy() -> None:
     keys = {STACK_FILE_KEYS.get(field, field) for field in SETTINGS}
-    assert keys == spec.Rollout.model_fields.keys()
+    assert keys == stack_file.Rollout.model_fields.keys()
 
 
-@pytest.mark.parametrize("key", sorted({*spec.Rollout.replaced_keys} - {"max_unavailable_percent"}))
+@pytest.mark.parametrize(
+    "key", sorted({*stack_file.Rollout.replaced_keys} - {"max_unavailable_percent"})
+)
 def test_a_replaced_key_is_left_only_where_it_is_refused(key: str) -> None:
     """EKS has a max_unavailable_percent of its own."""
     pattern = re.compile(rf"\b(?:{key}|{key_of(key)})\b")
     files = {name for name, text in FILES.items() if pattern.search(text)}
-    assert files == {"infra/spec/schema/rollout.py"}
+    assert files == {"infra/stack_file/schema/rollout.py"}

@@ -1,7 +1,7 @@
 """The policy for rolling a new layout out to a pool's nodes: `rolloutPolicy` of a GPUPool. Pure.
 
 This is the only place that states the settings, their defaults, bounds and descriptions. A pool's
-`rollout` in a stack file takes them from here (`infra.spec.schema.rollout`).
+`rollout` in a stack file takes them from here (`infra.stack_file.schema.rollout`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from infra.catalog.toml_rows import read
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True, kw_only=True)

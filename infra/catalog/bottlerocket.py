@@ -29,7 +29,7 @@ class BottlerocketMig:
 
 @cache
 def bottlerocket_mig() -> BottlerocketMig:
-    raw = read(Path(__file__).parent, "bottlerocket.toml")
+    raw = read(Path(__file__).parent / "data", "bottlerocket.toml")
     return BottlerocketMig(
         models=MappingProxyType(raw["models"]),
         partitions=MappingProxyType(raw["partitions"]),

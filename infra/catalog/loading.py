@@ -30,7 +30,7 @@ from infra.catalog.machines import (
 from infra.catalog.named import configs_of
 from infra.catalog.toml_rows import Row, build, keyed, read
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent / "data"
 
 
 @cache

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from infra.catalog.toml_rows import read
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent / "data"
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 """Prefix of a region's name -> its partition, if not `aws`. Source: botocore's partitions.json,
 regionRegex.

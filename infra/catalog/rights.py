@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from infra.catalog.catalog import CatalogError
 from infra.catalog.toml_rows import Row, build, keyed, read
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent / "data"
 
 Operation = Literal["create", "read", "update", "delete"]
 """An operation of a Pulumi provider. A function that the program calls counts as `read`."""

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from infra.plan import ExistingClusterPlan
-from infra.spec import Problem, Source, SpecError
+from infra.stack_file import Problem, Source, SpecError
 
 
 def provider(cluster: ExistingClusterPlan, root: Path) -> k8s.Provider:

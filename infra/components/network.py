@@ -17,7 +17,7 @@ import pulumi_kubernetes as k8s
 
 from apis import names
 from infra.components import pods
-from infra.spec import MetricsNamespace, MetricsRange, MetricsSource
+from infra.stack_file import MetricsNamespace, MetricsRange, MetricsSource
 
 _PORTS = (names.AGENT_PORT, names.CONTROLLER_PORT, names.ATTRIBUTION_PORT)
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"

@@ -30,7 +30,8 @@ def creation_rank(kind: Kind) -> tuple[int, int, int, str]:
 
     In this order every layout can be created even if the driver chooses the placements. On the
     seven-slice family this requires that it tries a 3g at 4 before 0 and a double-memory 1g at 6
-    first, as drivers do. 2g and 1g may go anywhere (tests/infra/test_geometry.py tries all).
+    first, as drivers do. 2g and 1g may go anywhere (tests/infra/geometry/test_layouts.py tries
+    all).
     """
     return -kind.size, -kind.compute, -sum(kind.engines.values()), kind.kind
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path as FilePath
 
-from infra import spec
+from infra import stack_file
 from infra.plan.eks.fleet import plan_eks
 from infra.plan.existing.fleet import plan_existing
 from infra.plan.findings import Checked, Stated, collect, refuse
@@ -23,7 +23,7 @@ from infra.plan.partition.fractional import check_fractional, plan_workloads
 from infra.plan.pools.clusters import SYSTEM_POOL
 from infra.plan.workloads.deployments import plan_deployments
 from infra.plan.workloads.pod_autoscaling import plan_pod_autoscaling
-from infra.spec import Problem, SpecError
+from infra.stack_file import Problem, SpecError
 
 
 def read_file(file: FilePath, *, name: str | None = None) -> FleetPlan:
@@ -38,27 +38,27 @@ def _read_file(file: FilePath, name: str | None) -> FleetPlan:
     return read(json.dumps(source.raw), source)
 
 
-def source_of(file: FilePath, *, name: str | None = None) -> spec.Source:
+def source_of(file: FilePath, *, name: str | None = None) -> stack_file.Source:
     """Reads a stack file for `read_source`, and for later questions about its text. Raises
     SpecError.
     """
     with _without_gc():
         try:
-            return spec.read(file, name=name)
-        except spec.NotReadable as e:
-            raise spec.unreadable(str(e), name or str(file)) from None
+            return stack_file.read(file, name=name)
+        except stack_file.NotReadable as e:
+            raise stack_file.unreadable(str(e), name or str(file)) from None
 
 
-def read_source(source: spec.Source) -> FleetPlan:
+def read_source(source: stack_file.Source) -> FleetPlan:
     """The plan of a stack file. Raises SpecError."""
     with _without_gc():
         return read(json.dumps(source.raw), source)
 
 
-def read(text: str, source: spec.Source) -> FleetPlan:
+def read(text: str, source: stack_file.Source) -> FleetPlan:
     """The plan of a fleet in JSON text. Raises SpecError with every problem of the file."""
     try:
-        fleet = spec.parse(text, source)
+        fleet = stack_file.parse(text, source)
     except SpecError as e:
         recovered, more = e.recovered, list(e.problems)
         if recovered is not None and recovered.fleet is not None:
@@ -75,7 +75,7 @@ def read(text: str, source: spec.Source) -> FleetPlan:
 
 
 def build(
-    fleet: spec.Fleet, unknown: frozenset[spec.Path] = frozenset()
+    fleet: stack_file.Fleet, unknown: frozenset[stack_file.Path] = frozenset()
 ) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
     """The plan, or None with the problems.
 
@@ -84,27 +84,31 @@ def build(
     """
     stated = Stated(unknown)
     plan, findings = collect(_plan(fleet, stated))
-    if not isinstance(fleet, spec.ByoFleet) and fleet.allow_unlisted:
+    if not isinstance(fleet, stack_file.ByoFleet) and fleet.allow_unlisted:
         findings = tuple(finding for finding in findings if not finding.dated)
     return (None if findings or unknown else plan), stated.reportable(findings)
 
 
-def _plan(fleet: spec.Fleet, stated: Stated) -> Checked[FleetPlan | None]:
+def _plan(fleet: stack_file.Fleet, stated: Stated) -> Checked[FleetPlan | None]:
     yield from _check_names(fleet.node_pools, stated)
     yield from check_fractional(fleet, stated)
     plan_common = partial(_common, fleet, stated)
     match fleet:
-        case spec.GkeFleet():
+        case stack_file.GkeFleet():
             return (yield from plan_gke(fleet, stated, plan_common))
-        case spec.EksFleet():
+        case stack_file.EksFleet():
             return (yield from plan_eks(fleet, stated, plan_common))
-        case spec.ByoFleet():
+        case stack_file.ByoFleet():
             return (yield from plan_existing(fleet, stated, plan_common))
 
 
-def _common(fleet: spec.Fleet, stated: Stated, pools: Sequence[PoolPlan]) -> Checked[CommonParts]:
+def _common(
+    fleet: stack_file.Fleet, stated: Stated, pools: Sequence[PoolPlan]
+) -> Checked[CommonParts]:
     """pools: all that could be planned. The workloads are planned for them."""
-    fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)}
+    fractional = {
+        p.name for p in fleet.node_pools if isinstance(p.sharing, stack_file.FractionalSharing)
+    }
     nodes = [(p.gpu, p.gpu_count) for p in pools if p.name in fractional]
     workloads = yield from plan_workloads(fleet, nodes, stated)
     deployments = yield from plan_deployments(fleet, pools, stated)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from infra.spec import REFERENCE, Path, Problem
-from infra.spec.nearest import nearest_names
+from infra.stack_file import REFERENCE, Path, Problem
+from infra.stack_file.nearest import nearest_names
 
-CATALOG = "slicewright's catalog, infra/catalog/*.toml"
+CATALOG = "slicewright's catalog, infra/catalog/data/*.toml"
 T = TypeVar("T")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from infra.plan import FleetPlan
-from infra.spec import ModelShare, TritonWorkload
+from infra.stack_file import ModelShare, TritonWorkload
 from rehearsal.cluster.kubelet.pods import shares
 from rehearsal.cluster.model_server.triton import repository
 from rehearsal.scenario.environment import Environment

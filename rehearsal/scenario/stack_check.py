@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from infra import catalog, plan, spec
+from infra import catalog, plan, stack_file
 from infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan
 from rehearsal.cluster.silicon.models import models
 from rehearsal.scenario.environment import PROJECT
@@ -40,47 +40,47 @@ def check_stack(stack: str) -> FleetPlan:
     source = plan.source_of(stacks / name, name=f"stacks/{name}")
     fleet = plan.deployable(plan.read_source(source), source)
     if problems := unrehearsable(fleet):
-        raise spec.SpecError(source, problems)
+        raise stack_file.SpecError(source, problems)
     return fleet
 
 
-def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
+def unrehearsable(fleet: FleetPlan) -> list[stack_file.Problem]:
     """What the simulated clouds and their clusters lack."""
     if isinstance(fleet, ExistingFleetPlan):
         return [*_existing(fleet), *_mps(fleet), *_of_workloads(fleet)]
-    problems: list[spec.Problem] = [*_of_workloads(fleet)]
+    problems: list[stack_file.Problem] = [*_of_workloads(fleet)]
     if isinstance(fleet, EksFleetPlan):
         problems += _mps(fleet)
     return problems
 
 
-def _of_workloads(fleet: FleetPlan) -> Iterator[spec.Problem]:
+def _of_workloads(fleet: FleetPlan) -> Iterator[stack_file.Problem]:
     yield from _new_volumes(fleet)
     yield from _monitoring(fleet)
     yield from _autoscalers(fleet)
 
 
-def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
+def _monitoring(fleet: FleetPlan) -> Iterator[stack_file.Problem]:
     if fleet.monitoring is None:
         return
     match fleet.monitoring.settings:
-        case spec.ManagedPrometheus() if fleet.pod_autoscaling is not None:
-            yield spec.Problem(
+        case stack_file.ManagedPrometheus() if fleet.pod_autoscaling is not None:
+            yield stack_file.Problem(
                 path=("monitoring", "prometheus"),
                 reason=f"{_CANNOT} the simulated GKE collects nothing, and replicas follow what is "
                 "collected",
                 instead="for a rehearsal write stack: `up` then installs a Prometheus",
                 source=_GKE,
             )
-        case spec.ExistingPrometheus() if not isinstance(fleet, ExistingFleetPlan):
-            yield spec.Problem(
+        case stack_file.ExistingPrometheus() if not isinstance(fleet, ExistingFleetPlan):
+            yield stack_file.Problem(
                 path=("monitoring", "prometheus"),
                 reason=f"{_CANNOT} clusters of a simulated cloud have no Prometheus of their own",
                 instead="for a rehearsal write stack, or cloud: byo, whose cluster has one",
                 source=_EXISTING,
             )
-        case spec.ExistingPrometheus(url=url) if service_of(url) is None:
-            yield spec.Problem(
+        case stack_file.ExistingPrometheus(url=url) if service_of(url) is None:
+            yield stack_file.Problem(
                 path=("monitoring", "url"),
                 reason=f"{_CANNOT} the Prometheus of the cluster that a rehearsal makes has a "
                 "Service with the chart's names",
@@ -88,17 +88,21 @@ def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 "with at most 26 characters",
                 source=_EXISTING,
             )
-        case spec.ManagedPrometheus() | spec.ExistingPrometheus() | spec.PrometheusStack():
+        case (
+            stack_file.ManagedPrometheus()
+            | stack_file.ExistingPrometheus()
+            | stack_file.PrometheusStack()
+        ):
             pass
 
 
-def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
+def _new_volumes(fleet: FleetPlan) -> Iterator[stack_file.Problem]:
     for i, one in enumerate(fleet.deployments):
-        cache = None if isinstance(one.workload, spec.TritonWorkload) else one.workload.cache
-        if not isinstance(cache, spec.NewVolume):
+        cache = None if isinstance(one.workload, stack_file.TritonWorkload) else one.workload.cache
+        if not isinstance(cache, stack_file.NewVolume):
             continue
         if cache.storage_class is None:
-            yield spec.Problem(
+            yield stack_file.Problem(
                 path=("workloads", i, "cache"),
                 reason=f"{_CANNOT} its clusters have no default class of volumes, so the pods "
                 "would wait",
@@ -106,7 +110,7 @@ def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 source=_KUBELET,
             )
         if cache.access_mode != "ReadWriteMany":
-            yield spec.Problem(
+            yield stack_file.Problem(
                 path=("workloads", i, "cache", "access_mode"),
                 reason=f"{_CANNOT} nothing there makes volumes that one node alone may have",
                 instead="for a rehearsal write ReadWriteMany",
@@ -114,10 +118,10 @@ def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
             )
 
 
-def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
+def _autoscalers(fleet: FleetPlan) -> Iterator[stack_file.Problem]:
     match fleet.pod_autoscaling:
         case plan.AdapterPlan(existing=True):
-            yield spec.Problem(
+            yield stack_file.Problem(
                 path=("pod_autoscaling", "existing"),
                 reason=f"{_CANNOT} its cluster is new and has no adapter",
                 instead="for a rehearsal leave it out, with cloud: byo: an adapter with the same "
@@ -125,7 +129,7 @@ def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 source=_EXISTING,
             )
         case plan.AdapterPlan() if not isinstance(fleet, ExistingFleetPlan):
-            yield spec.Problem(
+            yield stack_file.Problem(
                 path=("pod_autoscaling", "by"),
                 reason=f"{_CANNOT} its cluster is new and has no cert-manager, which "
                 "prometheus-adapter needs",
@@ -133,7 +137,7 @@ def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 source=_EXISTING,
             )
         case plan.KedaPlan(existing=True):
-            yield spec.Problem(
+            yield stack_file.Problem(
                 path=("pod_autoscaling", "existing"),
                 reason=f"{_CANNOT} its cluster is new and has no KEDA",
                 instead="for a rehearsal leave it out: KEDA is then installed",
@@ -143,14 +147,14 @@ def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
             pass
 
 
-def _mps(fleet: EksFleetPlan | ExistingFleetPlan) -> Iterator[spec.Problem]:
+def _mps(fleet: EksFleetPlan | ExistingFleetPlan) -> Iterator[stack_file.Problem]:
     """Whatever plugin the stack file names: the rehearsal has its own."""
     if plan.alike_by_mps(fleet.operated):
         return
     pools: Sequence[plan.PoolPlan] = fleet.pools
     for i, pool in enumerate(pools):
         if any(s.strategy == "mps" for s in pool.offer.sharing):
-            yield spec.Problem(
+            yield stack_file.Problem(
                 path=("node_pools", i, "sharing"),
                 reason=f"{_CANNOT} its NVIDIA device plugin is v0.19.0, whose MPS control daemon "
                 "gets one config for all nodes (k8s-device-plugin #1645 and #1827), so that "
@@ -161,10 +165,10 @@ def _mps(fleet: EksFleetPlan | ExistingFleetPlan) -> Iterator[spec.Problem]:
             )
 
 
-def _existing(fleet: ExistingFleetPlan) -> Iterator[spec.Problem]:
+def _existing(fleet: ExistingFleetPlan) -> Iterator[stack_file.Problem]:
     """What the cluster that a rehearsal makes beside the stack lacks."""
     if fleet.hosts:
-        yield spec.Problem(
+        yield stack_file.Problem(
             path=("hosts",),
             reason=f"{_CANNOT} a rehearsal has no hosts without Kubernetes",
             instead="for a rehearsal leave them out; `make gpu-check` compares a host with the "
@@ -172,7 +176,7 @@ def _existing(fleet: ExistingFleetPlan) -> Iterator[spec.Problem]:
             source=_EXISTING,
         )
     if fleet.cluster is not None and fleet.cluster.kubeconfig is not None:
-        yield spec.Problem(
+        yield stack_file.Problem(
             path=("cluster", "kubeconfig"),
             reason=f"{_CANNOT} a rehearsal makes its own cluster, writes a kubeconfig for it, and "
             "touches no other",
@@ -180,7 +184,7 @@ def _existing(fleet: ExistingFleetPlan) -> Iterator[spec.Problem]:
             source=_EXISTING,
         )
     if fleet.operator.existing and fleet.operator.cluster_policy != CLUSTER_POLICY:
-        yield spec.Problem(
+        yield stack_file.Problem(
             path=("gpu_operator", "cluster_policy"),
             reason=f"{_CANNOT} the operator of the cluster that a rehearsal makes has NVIDIA's "
             f"chart's ClusterPolicy, {CLUSTER_POLICY}",
@@ -189,7 +193,7 @@ def _existing(fleet: ExistingFleetPlan) -> Iterator[spec.Problem]:
         )
     has_driver, has_toolkit = fleet.operator.driver.enabled, fleet.operator.toolkit.enabled
     if has_toolkit != has_driver:
-        yield spec.Problem(
+        yield stack_file.Problem(
             path=("gpu_operator", "toolkit", "enabled"),
             reason=f"{_CANNOT} the nodes of the cluster that a rehearsal makes have driver and "
             "container toolkit, or, where the operator brings the driver, neither",
@@ -199,7 +203,7 @@ def _existing(fleet: ExistingFleetPlan) -> Iterator[spec.Problem]:
     simulated = [g for g in catalog.load().gpus.values() if fake_key(g) in models()]
     for i, pool in enumerate(fleet.pools):
         if pool.gpu not in simulated:
-            yield spec.Problem(
+            yield stack_file.Problem(
                 path=("node_pools", i, "gpu", "model"),
                 reason=f"{_CANNOT} the simulated GPUs have no {pool.gpu.name}",
                 instead=f"for a rehearsal write one of {', '.join(g.name for g in simulated)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from infra.plan import AdapterPlan, FleetPlan, KedaPlan
-from infra.spec import ExistingPrometheus, PrometheusStack, TritonWorkload
+from infra.stack_file import ExistingPrometheus, PrometheusStack, TritonWorkload
 from rehearsal.host.toolchain import workload_tools
 
 

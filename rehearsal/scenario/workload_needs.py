@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from infra.plan import FleetPlan
-from infra.spec import NewVolume, TritonWorkload
+from infra.stack_file import NewVolume, TritonWorkload
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
 from rehearsal.cluster.kubelet.pods import provisioner

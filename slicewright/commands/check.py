@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import spec
+from infra import stack_file
 from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
 
@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
-    from slicewright import shown
+    from slicewright.show import plan_text as shown
 
     names = stack_files.named(parsed)
     if not names:
@@ -34,7 +34,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         label = name if str(file) == name else stack_files.display_path(file)
         try:
             fleet = stack_files.read_plan(file, name=label)
-        except spec.SpecError as e:
+        except stack_file.SpecError as e:
             failed = True
             console.print(str(e), markup=False, highlight=False, soft_wrap=True)
         else:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import spec
+from infra import stack_file
 from slicewright.exit_codes import CANNOT_RUN, VERIFIED
 from slicewright.preview.deployed import Deployment, NotAHistory, read_page
 from slicewright.teardown.engine import EngineFailed, NoStack, Pulumi
@@ -50,7 +50,9 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     if deployment is None:
         return _say(f"stack {parsed.stack} has no deployment", VERIFIED)
     if deployment.commit:
-        console.print(spec.plain(deployment.commit), markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            stack_file.plain(deployment.commit), markup=False, highlight=False, soft_wrap=True
+        )
     named = deployment.commit or "no commit: it did not run in a git repository"
     return _say(f"stack {parsed.stack} was deployed at {deployment.time} from {named}", VERIFIED)
 
@@ -75,5 +77,5 @@ def _write(file: Path, deployment: Deployment | None) -> None:
 
 
 def _say(text: str, code: int) -> int:
-    print(f"slicewright deployed: {spec.plain(text)}", file=sys.stderr)
+    print(f"slicewright deployed: {stack_file.plain(text)}", file=sys.stderr)
     return code

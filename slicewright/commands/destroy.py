@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from infra import plan, spec
+from infra import plan, stack_file
 from kubeapi import Client
 from slicewright.commands import cluster_options, stack_files
 from slicewright.doctor.findings import CannotAsk
@@ -21,12 +21,12 @@ from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIF
 from slicewright.live.access import NoCluster
 from slicewright.stack_config import setting
 from slicewright.teardown.access import NoAccess, client_of
-from slicewright.teardown.account import Account
 from slicewright.teardown.adopted import AdoptedOperator
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.inside import Clock
 from slicewright.teardown.report import Report, as_json, lines_of
 from slicewright.teardown.subject import Subject, subject_of
+from slicewright.teardown.sweep.account import Account
 from slicewright.teardown.teardown import Choices, Refused, Stopped, Teardown
 
 _WAIT_MINUTES: Final = 20
@@ -125,7 +125,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = parsed.file or stack_files.path_of(parsed.stack)
     try:
         fleet = stack_files.read_plan(file)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     try:
@@ -251,12 +251,12 @@ def _account(subject: Subject, file: Path) -> Account | None:
     """None: the stack has no cloud account. Raises CannotAsk."""
     match subject.cloud:
         case "eks":
-            from slicewright.teardown.aws import AwsAccount
+            from slicewright.teardown.sweep.aws import AwsAccount
 
             profile = setting(file, "aws:profile")
             return AwsAccount(subject.cluster, subject.location, profile)
         case "gke":
-            from slicewright.teardown.google import GoogleProject
+            from slicewright.teardown.sweep.google import GoogleProject
 
             project = setting(file, "gcp:project")
             if project is None:
@@ -268,18 +268,18 @@ def _account(subject: Subject, file: Path) -> Account | None:
 
 def _teller(console: Console) -> Callable[[str], None]:
     def tell(line: str) -> None:
-        console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(stack_file.plain(line), markup=False, highlight=False, soft_wrap=True)
 
     return tell
 
 
 def _show(report: Report, console: Console) -> None:
     for line in lines_of(report):
-        console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(stack_file.plain(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def _say(problem: str, code: int) -> int:
-    print(f"slicewright destroy: {spec.plain(problem)}", file=sys.stderr)
+    print(f"slicewright destroy: {stack_file.plain(problem)}", file=sys.stderr)
     return code
 
 

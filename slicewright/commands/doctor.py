@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from infra import plan, spec
+from infra import plan, stack_file
 from slicewright.commands import stack_files
 from slicewright.doctor.findings import CannotAsk, Finding
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
@@ -41,7 +41,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     stack = parsed.stack[0] if parsed.stack else None
     try:
         fleet = stack_files.read_plan(file)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     from slicewright.doctor import asked
@@ -66,7 +66,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _say(problem: str, code: int) -> int:
-    print(f"slicewright doctor: {spec.plain(problem)}", file=sys.stderr)
+    print(f"slicewright doctor: {stack_file.plain(problem)}", file=sys.stderr)
     return code
 
 
@@ -77,10 +77,12 @@ def _show(findings: Sequence[Finding], console: Console) -> None:
             if finding.verdict != verdict:
                 continue
             line = Text(f"{verdict:<9}", _STYLES[verdict])
-            line.append(spec.plain(f"  {finding.subject}: {finding.detail}"), "default")
+            line.append(stack_file.plain(f"  {finding.subject}: {finding.detail}"), "default")
             console.print(line, soft_wrap=True, highlight=False)
             if finding.remedy:
-                console.print(Text(f"{'':<9}  → {spec.plain(finding.remedy)}"), soft_wrap=True)
+                console.print(
+                    Text(f"{'':<9}  → {stack_file.plain(finding.remedy)}"), soft_wrap=True
+                )
     count = {v: sum(f.verdict == v for f in findings) for v in _STYLES}
     not_seen = f"{count['not seen']} not seen, " if count["not seen"] else ""
     console.print(

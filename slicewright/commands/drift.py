@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra import plan, spec
+from infra import plan, stack_file
 from kubeapi.kubeconfig import BadKubeconfig, context_of
 from slicewright.commands import cluster_options
 from slicewright.doctor.findings import CannotAsk
@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         named = cluster_options.stack_of(parsed)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     assert named is not None, "-s is required"
@@ -68,7 +68,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     progress = Console(stderr=True, emoji=False, width=console.width)
 
     def tell(line: str) -> None:
-        progress.print(Text(spec.plain(line)), style="dim", soft_wrap=True)
+        progress.print(Text(stack_file.plain(line)), style="dim", soft_wrap=True)
 
     drift = Looking(
         stack=parsed.stack,
@@ -130,7 +130,7 @@ def _cluster(
 
 def _show(drift: Drift, console: Console) -> None:
     def say(line: str) -> None:
-        console.print(Text(spec.plain(line)), soft_wrap=True)
+        console.print(Text(stack_file.plain(line)), soft_wrap=True)
 
     if drift.findings:
         table = Table(title=f"drift of stack {drift.stack}", title_justify="left")
@@ -140,7 +140,7 @@ def _show(drift: Drift, console: Console) -> None:
         for finding in drift.findings:
             fixed_by = f"command {heals.index(finding.heal) + 1}" if finding.heal else "—"
             cells = (finding.between.value, finding.where, finding.difference, fixed_by)
-            table.add_row(*(Text(spec.plain(cell)) for cell in cells))
+            table.add_row(*(Text(stack_file.plain(cell)) for cell in cells))
         console.print(table)
         # Below the table, so that they can be copied.
         for number, heal in enumerate(heals, 1):
@@ -155,5 +155,5 @@ def _show(drift: Drift, console: Console) -> None:
 
 
 def _say(problem: str, code: int) -> int:
-    print(f"slicewright drift: {spec.plain(problem)}", file=sys.stderr)
+    print(f"slicewright drift: {stack_file.plain(problem)}", file=sys.stderr)
     return code

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.stack_config import setting
@@ -47,7 +47,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(parsed.stack)
     try:
         fleet = stack_files.read_plan(file)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     if isinstance(fleet, plan.ExistingFleetPlan):
@@ -68,13 +68,13 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             f"{parsed.preview} is not a JSON object as written by `pulumi preview --import-file`"
         )
     try:
-        adopting = values.import_file(fleet, project, preview, parsed.pools)
-    except values.NoSuchPool as e:
+        adopting = manifests.import_file(fleet, project, preview, parsed.pools)
+    except manifests.NoSuchPool as e:
         return _say(f"{parsed.preview}: {e}")
     print(json.dumps(adopting, indent=2))
     return VERIFIED
 
 
 def _say(problem: str) -> int:
-    print(f"slicewright import-file: {spec.plain(problem)}", file=sys.stderr)
+    print(f"slicewright import-file: {stack_file.plain(problem)}", file=sys.stderr)
     return BAD_INPUT

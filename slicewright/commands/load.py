@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from infra import plan, spec
+from infra import plan, stack_file
 from kubeapi import ApiError, Unreachable
 from slicewright.commands import cluster_options
 from slicewright.commands.status import say
@@ -110,7 +110,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         assert stack is not None, "-s is required"
         load_of = _load(parsed, _workload(stack[1], parsed.workload))
         addresses = targets.given_targets(parsed.url or [])
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     except (_Wrong, targets.BadUrl) as e:
@@ -169,12 +169,12 @@ def _load(
     """Returns a function that builds the load for its targets. Raises _Wrong."""
     api: Api
     match workload.workload:
-        case spec.VllmWorkload() as vllm:
+        case stack_file.VllmWorkload() as vllm:
             api = "chat"
             model = vllm.served_name or vllm.model.name or f"/cache/{vllm.model.path}"
-        case spec.TritonWorkload() as triton:
+        case stack_file.TritonWorkload() as triton:
             api, model = "infer", _model(triton)
-        case spec.ContainerWorkload():
+        case stack_file.ContainerWorkload():
             raise _Wrong(
                 f"{workload.name} is of kind container; load supports workloads of kind vllm and "
                 "triton only"
@@ -197,7 +197,7 @@ def _load(
     )
 
 
-def _model(workload: spec.TritonWorkload) -> str:
+def _model(workload: stack_file.TritonWorkload) -> str:
     """Returns the model that autoscaling follows, or the only listed model, or ""."""
     if workload.autoscaling is not None and workload.autoscaling.model:
         return workload.autoscaling.model
@@ -246,7 +246,7 @@ def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None
     """
     if console.is_terminal and not quiet:
         with console.status("starting the load") as status:
-            yield lambda text: status.update(spec.plain(text))
+            yield lambda text: status.update(stack_file.plain(text))
         return
     last_at = -_TELL_S * 1.0
 
@@ -254,14 +254,14 @@ def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None
         nonlocal last_at
         if time.monotonic() - last_at >= _TELL_S:
             last_at = time.monotonic()
-            print(spec.plain(text), file=sys.stderr, flush=True)
+            print(stack_file.plain(text), file=sys.stderr, flush=True)
 
     yield tell
 
 
 def _show(load: Load, measured: Results, console: Console) -> None:
     for line in summary_lines(load, measured):
-        console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(stack_file.plain(line), markup=False, highlight=False, soft_wrap=True)
     if len(load.targets) > 1:
         console.print()
         console.print(table(load, measured))

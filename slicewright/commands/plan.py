@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 
@@ -43,7 +43,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
-    from slicewright import plan_json, shown
+    from slicewright.show import plan_json
+    from slicewright.show import plan_text as shown
 
     names = stack_files.named(parsed)
     if problem := _wrong_use(parsed, names):
@@ -85,7 +86,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 def _host_files(fleets: Sequence[tuple[str, plan.FleetPlan]]) -> Mapping[str, str]:
     ((_, fleet),) = fleets
-    return values.host_files(fleet.hosts) if isinstance(fleet, plan.ExistingFleetPlan) else {}
+    return manifests.host_files(fleet.hosts) if isinstance(fleet, plan.ExistingFleetPlan) else {}
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> list[Path]:
@@ -118,7 +119,7 @@ def _read(names: Sequence[str]) -> list[tuple[str, plan.FleetPlan]] | None:
         file = stack_files.path_of(name)
         try:
             fleet = stack_files.read_plan(file)
-        except spec.SpecError as e:
+        except stack_file.SpecError as e:
             failed = True
             print(e, file=sys.stderr)
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from infra import plan, spec
+from infra import plan, stack_file
 from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import NoCluster
@@ -80,7 +80,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(parsed.stack)
     try:
         change = _read(parsed, file)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     except _BadInput as e:
@@ -91,7 +91,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         living, unread = _living(parsed, file, change) if parsed.live else ("", ())
     except (NoCluster, CannotLook) as e:
-        return _say(f"--live: {spec.plain(str(e))}", cluster_options.code_of(e))
+        return _say(f"--live: {stack_file.plain(str(e))}", cluster_options.code_of(e))
     return _report(file, change, living, unread)
 
 
@@ -159,12 +159,12 @@ class _BadInput(Exception):
     """The preview, or the acknowledgements in the stack file, are malformed."""
 
 
-def _acknowledged(source: spec.Source, key: str) -> tuple[str, ...]:
+def _acknowledged(source: stack_file.Source, key: str) -> tuple[str, ...]:
     from slicewright.preview.losses import CODE
 
     try:
         entries = source.setting(key)
-    except spec.NotReadable as e:
+    except stack_file.NotReadable as e:
         raise _BadInput(f"{source.name}{e}") from None
     if entries is None:
         return ()

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import spec
+from infra import stack_file
 from infra.recovery import CannotAdopt, Recovered, add_planned_creations, recover
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
@@ -81,7 +81,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 def _show(recovered: Recovered, unclear: Mapping[str, str], console: Console) -> None:
     def say(line: str) -> None:
         # URNs stay whole, so that they can be copied.
-        console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(stack_file.plain(line), markup=False, highlight=False, soft_wrap=True)
 
     for urn, identity in recovered.adopted:
         say(f"adopt, if it exists: {urn}\n  as {identity}")

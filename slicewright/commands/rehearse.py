@@ -144,7 +144,7 @@ def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     # Imported here: `check` and `plan` must not pay for, or depend on, the rehearsal's libraries.
-    from infra import spec
+    from infra import stack_file as spec
     from kubeapi import ApiError, Unreachable
     from rehearsal.cluster import control_plane
     from rehearsal.host import processes, toolchain

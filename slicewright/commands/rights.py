@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from infra.catalog import OPERATIONS, Operation
 from slicewright.commands import stack_files
 from slicewright.doctor import own_rights, state
@@ -95,7 +95,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         if not isinstance(fleet, plan.ExistingFleetPlan):
             # The rights of features that cannot be deployed yet are not known.
             plan.deployable(fleet, source)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     return _rights(fleet, name, parsed)
@@ -113,12 +113,12 @@ def _rights(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) -> int
         return _write(fleet, own_rights.document(fleet), own_rights.needs(fleet), parsed)
     if parsed.destroy:
         return _write(fleet, sweep_rights.document(fleet), sweep_rights.needs(fleet), parsed)
-    operations = values.READING if parsed.preview else OPERATIONS
+    operations = manifests.READING if parsed.preview else OPERATIONS
     if isinstance(fleet, plan.GkeFleetPlan):
         if parsed.boundary or parsed.state:
             return _refused(f"{name}: --boundary and --state are for EKS stacks only")
-        document = values.google_role(fleet, operations)
-        return _write(fleet, document, values.rights(fleet, operations), parsed)
+        document = manifests.google_role(fleet, operations)
+        return _write(fleet, document, manifests.rights(fleet, operations), parsed)
     return _eks_rights(fleet, name, operations, parsed)
 
 
@@ -133,18 +133,18 @@ def _eks_rights(
     try:
         role_names = state.role_names(parsed.stack[0]) if parsed.state else {}
     except state.UnknownState as e:
-        return _refused(spec.plain(str(e)))
+        return _refused(stack_file.plain(str(e)))
     if parsed.boundary:
-        return _write(fleet, values.boundary_policy(fleet, role_names), (), parsed)
-    if unlimited := values.needs_boundary(fleet, operations):
+        return _write(fleet, manifests.boundary_policy(fleet, role_names), (), parsed)
+    if unlimited := manifests.needs_boundary(fleet, operations):
         return _refused(
             f"{name}: cluster.autoscaler needs {', '.join(unlimited)}, which makes its holder an "
             "administrator of the account unless the role has a permissions boundary: create a "
             f"policy from the output of `slicewright rights {_stack_of(parsed)} --boundary`, and "
             "set cluster.permissions_boundary to its ARN (docs/how-to/least-privilege.md)"
         )
-    document = values.aws_policy(fleet, operations, role_names=role_names)
-    return _write(fleet, document, values.rights(fleet, operations), parsed)
+    document = manifests.aws_policy(fleet, operations, role_names=role_names)
+    return _write(fleet, document, manifests.rights(fleet, operations), parsed)
 
 
 def _preview_role(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) -> int:
@@ -154,7 +154,7 @@ def _preview_role(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) 
         return _refused(
             "--preview-role prints a manifest; it cannot be combined with --json or --state"
         )
-    print(json.dumps(values.preview_role(), indent=2))
+    print(json.dumps(manifests.preview_role(), indent=2))
     return VERIFIED
 
 
@@ -169,8 +169,8 @@ def _refused(why: str) -> int:
 
 def _write(
     fleet: plan.EksFleetPlan | plan.GkeFleetPlan,
-    document: values.JsonObject,
-    needs: Sequence[values.Need],
+    document: manifests.JsonObject,
+    needs: Sequence[manifests.Need],
     parsed: argparse.Namespace,
 ) -> int:
     bounds = parsed.boundary and len(_packed(document)) > _MANAGED_POLICY
@@ -197,7 +197,7 @@ def _write(
     return VERIFIED
 
 
-def _too_long(policy: values.JsonObject) -> str:
+def _too_long(policy: manifests.JsonObject) -> str:
     """Returns which kind of policy is too short for `policy`, and the alternative, or ""."""
     length = len(_packed(policy))
     if length <= _MANAGED_POLICY:
@@ -216,7 +216,7 @@ def _too_long(policy: values.JsonObject) -> str:
     )
 
 
-def _packed(policy: values.JsonObject) -> str:
+def _packed(policy: manifests.JsonObject) -> str:
     """Returns the policy without white space, which IAM does not count."""
     return json.dumps(policy, separators=(",", ":"))
 
@@ -226,4 +226,4 @@ def _condition(
 ) -> str | None:
     """Returns the condition for granting a role that may itself grant roles, else None."""
     grants_roles = isinstance(fleet, plan.GkeFleetPlan) and not (parsed.doctor or parsed.destroy)
-    return values.google_condition() if grants_roles else None
+    return manifests.google_condition() if grants_roles else None

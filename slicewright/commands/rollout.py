@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from apis.names import API_VERSION, POOL_PLURAL, ROLLOUT_ANNOTATION
-from infra import spec
+from infra import stack_file
 from kubeapi import ApiError, Unreachable
 from kubeapi.client import path_of
 from slicewright.commands import cluster_options
@@ -94,10 +94,10 @@ def _wait(access: Access, pool: str, console: Console) -> Fleet:
     last: Fleet | None = None
     for reading in looks(lambda: look(access, {pool})):
         if isinstance(reading, CannotLook):
-            console.print(spec.plain(str(reading)), markup=False, highlight=False)
+            console.print(stack_file.plain(str(reading)), markup=False, highlight=False)
             continue
         for line in log_lines(last, reading):
-            console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
+            console.print(stack_file.plain(line), markup=False, highlight=False, soft_wrap=True)
         last = reading
         if not reading.worst.waits:
             return reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from infra import plan, spec
+from infra import plan, stack_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def read_plan(file: Path, *, name: str | None = None) -> plan.FleetPlan:
     return plan.read_file(file, name=name or display_path(file))
 
 
-def read_source(file: Path) -> spec.Source:
+def read_source(file: Path) -> stack_file.Source:
     """Reads a stack file for `plan.read_source`. Raises SpecError."""
     _require(file)
     return plan.source_of(file, name=display_path(file))
@@ -53,7 +53,9 @@ def _require(file: Path) -> None:
     stacks = sorted(path.stem.removeprefix("Pulumi.") for path in _stacks().glob("Pulumi.*.yaml"))
     existing = f"existing stacks: {', '.join(stacks)}" if stacks else "there are no stacks"
     name = display_path(file)
-    raise spec.unreadable(f"{name}: cannot be read: No such file or directory; {existing}", name)
+    raise stack_file.unreadable(
+        f"{name}: cannot be read: No such file or directory; {existing}", name
+    )
 
 
 def display_path(file: Path) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from infra import spec
+from infra import stack_file
 from slicewright.commands import cluster_options
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.live.access import Access, NoCluster
@@ -60,7 +60,7 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         stack = cluster_options.stack_of(parsed)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     names = {pool.name for pool in stack[1].pools} if stack else None
@@ -108,7 +108,7 @@ def where(access: Access) -> str:
 
 
 def say(text: str, code: int, *, command: str = "status") -> int:
-    print(f"slicewright {command}: {spec.plain(text)}", file=sys.stderr)
+    print(f"slicewright {command}: {stack_file.plain(text)}", file=sys.stderr)
     return code
 
 
@@ -140,7 +140,7 @@ def _print_json_lines(access: Access, each: Iterator[Fleet | CannotLook]) -> Non
     last: Fleet | None = None
     for reading in each:
         if isinstance(reading, CannotLook):
-            print(f"slicewright status: {spec.plain(str(reading))}", file=sys.stderr)
+            print(f"slicewright status: {stack_file.plain(str(reading))}", file=sys.stderr)
         elif reading != last:
             print(json.dumps(_json(reading, access)), flush=True)
             last = reading
@@ -151,10 +151,10 @@ def _print_log(each: Iterator[Fleet | CannotLook]) -> None:
     for reading in each:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         if isinstance(reading, CannotLook):
-            print(f"{at} {spec.plain(str(reading))}", flush=True)
+            print(f"{at} {stack_file.plain(str(reading))}", flush=True)
             continue
         for line in log_lines(last, reading):
-            print(f"{at} {spec.plain(line)}", flush=True)
+            print(f"{at} {stack_file.plain(line)}", flush=True)
         last = reading
 
 
@@ -169,7 +169,8 @@ def _redraw(
         for reading in each:
             if isinstance(reading, CannotLook):
                 live.update(
-                    Group(Text(spec.plain(str(reading)), style="red"), *last_lines), refresh=True
+                    Group(Text(stack_file.plain(str(reading)), style="red"), *last_lines),
+                    refresh=True,
                 )
                 continue
             last_lines[:] = _lines(reading, access, parsed, console.width)

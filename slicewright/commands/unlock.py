@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import spec
+from infra import stack_file
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.locks import asking
@@ -58,7 +58,7 @@ def _host(text: str) -> str:
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     def say(line: str) -> None:
-        console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(stack_file.plain(line), markup=False, highlight=False, soft_wrap=True)
 
     try:
         url = asking.backend_url()
@@ -141,5 +141,5 @@ def _unlock_pulumi_cloud(parsed: argparse.Namespace, url: str, say: Any) -> int:
 
 
 def _say(problem: str, code: int) -> int:
-    print(f"slicewright unlock: {spec.plain(problem)}", file=sys.stderr)
+    print(f"slicewright unlock: {stack_file.plain(problem)}", file=sys.stderr)
     return code

@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
-from slicewright.doctor import (
-    aws,
-    cluster,
-    cluster_checks,
-    eks_checks,
-    eks_rights,
-    gke_checks,
-    gke_rights,
-    google,
-    registry,
-    state,
-)
-from slicewright.doctor.driver_image_checks import driver_image, driver_image_findings
-from slicewright.doctor.eks_existing_checks import existing_resources
+from slicewright.doctor import state
+from slicewright.doctor.ask import cluster, registry
+from slicewright.doctor.ask.aws import account as aws
+from slicewright.doctor.ask.google import project as google
+from slicewright.doctor.checks import cluster as cluster_checks
+from slicewright.doctor.checks.driver_images import driver_image, driver_image_findings
+from slicewright.doctor.checks.eks import cluster as eks_checks
+from slicewright.doctor.checks.eks import rights as eks_rights
+from slicewright.doctor.checks.eks.existing import existing_resources
+from slicewright.doctor.checks.gke import cluster as gke_checks
+from slicewright.doctor.checks.gke import rights as gke_rights
+from slicewright.doctor.checks.gke.existing import existing_pools
+from slicewright.doctor.checks.images import image_findings, wanted_images
 from slicewright.doctor.findings import (
     ExistingResource,
     Finding,
@@ -27,8 +26,6 @@ from slicewright.doctor.findings import (
     name_taken,
     refused_by_the_program,
 )
-from slicewright.doctor.gke_existing_checks import existing_pools
-from slicewright.doctor.image_checks import image_findings, wanted_images
 from slicewright.stack_config import setting
 
 

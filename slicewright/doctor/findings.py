@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
-from infra import spec
+from infra import stack_file
 from infra.plan import FleetPlan, unbuildable
 
 Verdict = Literal["ok", "fails", "not asked", "not seen"]
@@ -78,7 +78,7 @@ def not_seen(subject: str, answer: NotAnswered) -> Finding:
 def refused_by_the_program(fleet: FleetPlan) -> Iterable[Finding]:
     """Finds parts of a valid stack file that `pulumi up` refuses before it calls any cloud."""
     for problem in unbuildable(fleet):
-        yield fails(spec.format_path(problem.path), problem.reason, problem.instead)
+        yield fails(stack_file.format_path(problem.path), problem.reason, problem.instead)
 
 
 Owned: TypeAlias = Literal["yes", "no", "unknown"]

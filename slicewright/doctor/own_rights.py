@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from infra.manifests import JsonObject, Need
 from infra.plan import EksFleetPlan, GkeFleetPlan
-from infra.spec import ExistingNetwork
-from infra.values import JsonObject, Need
-from slicewright.doctor.eks_capacity_checks import keys_needed as eks_keys_needed
-from slicewright.doctor.eks_capacity_checks import reservations_needed as eks_reservations_needed
-from slicewright.doctor.eks_karpenter_checks import queue_needed
-from slicewright.doctor.eks_version_checks import images_needed
-from slicewright.doctor.gke_capacity_checks import keys_needed as gke_keys_needed
-from slicewright.doctor.gke_capacity_checks import reservations_needed as gke_reservations_needed
-from slicewright.doctor.gke_network_checks import gpu_subnets_needed
+from infra.stack_file import ExistingNetwork
+from slicewright.doctor.checks.eks.capacity import keys_needed as eks_keys_needed
+from slicewright.doctor.checks.eks.capacity import reservations_needed as eks_reservations_needed
+from slicewright.doctor.checks.eks.karpenter import queue_needed
+from slicewright.doctor.checks.eks.versions import images_needed
+from slicewright.doctor.checks.gke.capacity import keys_needed as gke_keys_needed
+from slicewright.doctor.checks.gke.capacity import reservations_needed as gke_reservations_needed
+from slicewright.doctor.checks.gke.network import gpu_subnets_needed
 
 _SOURCE: Final = "docs/how-to/ask-the-account.md"
 _ROLE_TITLE_MAX: Final = 100

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra import values
+from infra import manifests
 from infra.plan import ExistingFleetPlan, FleetPlan
-from infra.spec import GpuOperator
+from infra.stack_file import GpuOperator
 from slicewright.drift.findings import Between, Finding
 from slicewright.live.objects import UnreadObject
 
@@ -82,7 +82,7 @@ def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
     assert fleet.operator is not None
     namespace = fleet.operator.namespace
     heal = f"pulumi up --refresh --stack {stack}"
-    for file in values.operator_files(fleet):
+    for file in manifests.operator_files(fleet):
         if installed.is_unread("ConfigMap", file.name):
             continue
         where = f"ConfigMap {namespace}/{file.name}"
@@ -106,11 +106,11 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
     if installed.policy is None:
         yield _finding(where, "does not exist", _made_again(fleet))
         return
-    files = values.operator_files(fleet)
+    files = manifests.operator_files(fleet)
     if isinstance(fleet, ExistingFleetPlan) and is_adopted(fleet):
-        wrong = values.mismatches(installed.policy, fleet, files)
+        wrong = manifests.mismatches(installed.policy, fleet, files)
     else:
-        wrong = values.changed_settings(installed.policy, fleet, files)
+        wrong = manifests.changed_settings(installed.policy, fleet, files)
     if wrong:
         difference = "; ".join(
             f"spec.{mismatch.field}: wanted {_value_text(mismatch.required)}, "
@@ -118,7 +118,7 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
             for mismatch in wrong
         )
         # Pulumi knows only the Helm release, which is unchanged.
-        yield _finding(where, difference, values.patch_command(name, wrong))
+        yield _finding(where, difference, manifests.patch_command(name, wrong))
 
 
 def _upgraded(operator: GpuOperator) -> str:
@@ -126,7 +126,7 @@ def _upgraded(operator: GpuOperator) -> str:
 
     Pulumi compares a release with its own record, so `pulumi up` does not restore it.
     """
-    chart, repository = values.chart_of(operator)
+    chart, repository = manifests.chart_of(operator)
     words = ["helm", "-n", operator.namespace, "upgrade", operator.release, chart]
     if repository is not None:
         words += ["--repo", repository]

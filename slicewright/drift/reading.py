@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from infra import values
+from infra import manifests
 from infra.plan import FleetPlan
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
@@ -64,7 +64,7 @@ def read_operator(client: Client, fleet: FleetPlan) -> Installed:
         client, _POLICY, path_of(_NVIDIA, "clusterpolicies", policy_name(fleet)), unread
     )
     configs = {}
-    for file in values.operator_files(fleet):
+    for file in manifests.operator_files(fleet):
         path = path_of("v1", "configmaps", file.name, operator.namespace)
         config = _object(client, _CONFIG_MAP, path, unread)
         if config is not None:

@@ -9,7 +9,7 @@ from rich.text import Text
 from infra.catalog import Gpu, load
 from slicewright.live.objects import lines_of
 from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
-from slicewright.picture import draw, placements_of
+from slicewright.show.picture import draw, placements_of
 from telemetry.plain import plain
 
 _STYLES: Mapping[State, str] = {

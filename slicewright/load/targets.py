@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from infra.manifests import WORKLOAD_LABEL
 from infra.plan import DeploymentPlan
-from infra.values import WORKLOAD_LABEL
 from kubeapi import ApiError, Client
 from slicewright.load.asked import Target
 

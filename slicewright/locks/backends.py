@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from slicewright.doctor.aws_session import AwsSession, code_of, error_text
+from slicewright.doctor.ask.aws.session import AwsSession, code_of, error_text
+from slicewright.doctor.ask.google.session import GoogleSession
 from slicewright.doctor.findings import CannotAsk, NotAnswered
-from slicewright.doctor.google_session import GoogleSession
 
 _DEFAULT_REGION: Final = "us-east-1"
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from infra import plan
 from infra.plan import ChangeEffect
 from infra.plan.machines import prices
-from slicewright.change_text import nodes_text, step_text
 from slicewright.preview.elements import ROWS, table
 from slicewright.preview.escaping import code, text
+from slicewright.show.change_text import nodes_text, step_text
 
 
 @dataclass(frozen=True, kw_only=True)

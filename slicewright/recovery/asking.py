@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.recovery import Recovered, provider_settings
-from slicewright.doctor.aws_session import AwsSession
+from slicewright.doctor.ask.aws.session import AwsSession
 from slicewright.doctor.findings import NotAnswered
 from slicewright.recovery.sought import Sought, sought
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra import values
+from infra import manifests
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
 from slicewright.live.access import NoCluster
@@ -31,7 +31,7 @@ class AdoptedOperator:
         try:
             client = self.connect()
             spec = self._spec(client)
-            named = values.named_config_maps(spec)
+            named = manifests.named_config_maps(spec)
             existing = {name for name in named.values() if self._exists(client, name)}
         except (NoCluster, ApiError, Unreachable) as e:
             return [
@@ -45,7 +45,7 @@ class AdoptedOperator:
         return [
             f"ClusterPolicy {self.policy} names ConfigMaps {when} ({which}); its pods cannot "
             "restart without them: change these fields in the operator's configuration, or run: "
-            f"{values.release_command(self.policy, spec)}"
+            f"{manifests.release_command(self.policy, spec)}"
         ]
 
     def _spec(self, client: Client) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from slicewright.teardown.inventory import (
     on_cloud_disk,
     snapshot_handle,
 )
-from slicewright.teardown.life import Key, Life
+from slicewright.teardown.sweep.life import Key, Life
 
 _ADDRESSES: Final = "service.beta.kubernetes.io/aws-load-balancer-eip-allocations"
 """Source: aws-load-balancer-controller, docs/guide/service/annotations.md."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from infra.manifests import JsonObject, Need
 from infra.plan import EksFleetPlan, GkeFleetPlan
-from infra.values import JsonObject, Need
-from slicewright.teardown.leftovers import karpenter_profiles, marks
+from slicewright.teardown.sweep.leftovers import karpenter_profiles, marks
 
 _TYPE: Final = "slicewright destroy"
 _SOURCE: Final = "docs/how-to/tear-down.md"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from slicewright.teardown.life import Life, fields_of, life_from
+from slicewright.teardown.sweep.life import Life, fields_of, life_from
 
 STACK: Final = "pulumi:pulumi:Stack"
 """The type of the resource that every stack has and that is deleted last."""

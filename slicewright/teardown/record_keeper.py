@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slicewright.teardown.engine import EngineFailed, NoStack
-from slicewright.teardown.life import Life
 from slicewright.teardown.record import STACK, record_text, with_record
 from slicewright.teardown.subject import Subject
+from slicewright.teardown.sweep.life import Life
 
 
 class Engine(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from slicewright.teardown.inventory import Inventory
-from slicewright.teardown.leftovers import CLUSTER_EXISTS, Leftover
+from slicewright.teardown.sweep.leftovers import CLUSTER_EXISTS, Leftover
 
 _VERSION: Final = 1
 _MOST_NAMES = 12

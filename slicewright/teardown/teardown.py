@@ -16,7 +16,6 @@ from apis.names import NAMESPACE
 from kubeapi import ApiError, Client, Unreachable
 from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.access import NoAccess, client_of
-from slicewright.teardown.account import Account
 from slicewright.teardown.engine import Destroyed, NoStack
 from slicewright.teardown.evidence import life_of
 from slicewright.teardown.inside import Clearing, Clock, read, read_shared
@@ -29,8 +28,6 @@ from slicewright.teardown.inventory import (
     waiting_pools,
     with_retained,
 )
-from slicewright.teardown.leftovers import Leftover
-from slicewright.teardown.life import Key, Life, key_of
 from slicewright.teardown.obstacles import (
     about_waiting,
     obstacles_of,
@@ -38,12 +35,15 @@ from slicewright.teardown.obstacles import (
     without_answer,
     without_kubeconfig,
 )
-from slicewright.teardown.permission import Choice, Permission
 from slicewright.teardown.record import recorded_life
 from slicewright.teardown.record_keeper import RecordKeeper
 from slicewright.teardown.report import Report
 from slicewright.teardown.subject import State, Subject, state_of
-from slicewright.teardown.sweep import Sweep, Swept
+from slicewright.teardown.sweep.account import Account
+from slicewright.teardown.sweep.leftovers import Leftover
+from slicewright.teardown.sweep.life import Key, Life, key_of
+from slicewright.teardown.sweep.passes import Sweep, Swept
+from slicewright.teardown.sweep.permission import Choice, Permission
 
 _ATTEMPTS: Final = 5
 """The limit of runs of `pulumi destroy` that fail on something the sweep can remove."""

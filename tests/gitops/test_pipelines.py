@@ -39,7 +39,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra import plan, spec
-from infra.components.gke import GkeCluster
+from infra.components.gke.cluster import GkeCluster
 
 text = pulumi.Config("slicewright").require("fleet")
 fleet = plan.read(text, spec.Source("the stack file", json.loads(text)))

@@ -3,7 +3,7 @@ the program's registrations, the providers and the clouds are the real ones of a
 only the engine between them is played here, without previews, HTTP and processes. An `up` takes
 half a second, so that properties can try many.
 
-tests/infra/test_every_key_on_engine.py does the same through the real engine.
+tests/infra/on_engine/test_every_key.py does the same through the real engine.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import pulumi_gcp
 from pulumi.runtime.mocks import MockMonitor
 
 from infra import plan
-from infra.components.eks import EksCluster
-from infra.components.gke import GkeCluster
+from infra.components.eks.cluster import EksCluster
+from infra.components.gke.cluster import GkeCluster
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes

@@ -42,8 +42,8 @@ import pulumi_aws as aws
 import pulumi_gcp as gcp
 
 from infra import plan, spec
-from infra.components.eks import EksCluster
-from infra.components.gke import GkeCluster
+from infra.components.eks.cluster import EksCluster
+from infra.components.gke.cluster import GkeCluster
 
 raw = json.loads(Path("fleet.json").read_text())
 fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))

@@ -17,7 +17,7 @@ import pulumi
 import pytest
 import yaml
 
-from infra import delivery, plan, program, spec, values
+from infra import delivery, manifests, plan, program, stack_file
 from rehearsal.host.toolchain import Toolchain
 from tests.recorder import VERIFIED, Made, Recorder, deploy_cloud, recorded
 
@@ -88,7 +88,7 @@ def _recording(deploy: Callable[[plan.FleetPlan], None]) -> Callable[..., list[M
         if key not in _RECORDED:
             raw = yaml.safe_load(fleet)
             planned = (
-                plan.read(json.dumps(raw), spec.Source("test", raw))
+                plan.read(json.dumps(raw), stack_file.Source("test", raw))
                 if fleet
                 else plan.read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")
             )
@@ -141,7 +141,7 @@ def broken(tmp_path: Path) -> Callable[[str], str]:
         file = tmp_path / "Pulumi.broken.yaml"
         indented = "".join(f"    {line}\n" for line in fleet.splitlines())
         file.write_text(f"config:\n  slicewright:fleet:\n{indented}")
-        with pytest.raises(spec.SpecError) as refused:
+        with pytest.raises(stack_file.SpecError) as refused:
             plan.read_file(file, name="stacks/Pulumi.broken.yaml")
         return without_columns(str(refused.value))
 
@@ -160,7 +160,7 @@ def check_config(one_tool: Callable[[str], Path], tmp_path: Path) -> Callable[[A
 
     def check(config: Any) -> None:
         file = tmp_path / "config.yaml"
-        file.write_text(values.as_yaml(config))
+        file.write_text(manifests.as_yaml(config))
         for name in config["mig-configs"]:
             done = subprocess.run(
                 [mig_parted, "assert", "--valid-config", "-f", file, "-c", name],

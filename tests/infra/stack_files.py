@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.control import assume, reject
 from pydantic import BaseModel
 
-from infra import catalog, plan, spec
+from infra import catalog, plan, stack_file
 from infra.catalog import Cloud, Machine
 from infra.plan import ChangeEffect, buildable
-from infra.spec.schema.constraints import Cidr, DnsLabel, IntRange, Pattern, QualifiedName
-from infra.spec.schema.gke_capacity import GkeOnDemand, GkeReservation, GkeSpot
-from infra.spec.schema.pools import Autoscaled, Fixed
+from infra.stack_file.schema.constraints import Cidr, DnsLabel, IntRange, Pattern, QualifiedName
+from infra.stack_file.schema.gke.capacity import GkeOnDemand, GkeReservation, GkeSpot
+from infra.stack_file.schema.pools import Autoscaled, Fixed
 from rehearsal.clouds.aws.eks.addons import ADDON_VERSIONS
 from rehearsal.clouds.aws.iam import ACCOUNT
 
@@ -45,7 +45,7 @@ _LEFT_OUT = frozenset(
 )
 _NOT_DRAWN: frozenset[type[BaseModel]] = frozenset(
     # Drawn once all zones are known: `_in_existing_subnets`.
-    {spec.ExistingNetwork}
+    {stack_file.ExistingNetwork}
 )
 ROLES = ("pods-a", "pods-b")
 """Names of roles that the account must have for pods."""
@@ -54,7 +54,7 @@ _SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "vpc-cni": ({"env": {"WARM_IP_TARGET": "2"}},),
 }
 """Of add-ons; for others there are none."""
-_MODELS: Mapping[Cloud, type[BaseModel]] = {"gke": spec.GkeFleet, "eks": spec.EksFleet}
+_MODELS: Mapping[Cloud, type[BaseModel]] = {"gke": stack_file.GkeFleet, "eks": stack_file.EksFleet}
 IN_PLACE = ChangeEffect.IN_PLACE
 _RARELY = 6
 """One in so many optional keys is written."""
@@ -126,10 +126,12 @@ def changed_in_place(draw: st.DrawFn, before: dict[str, Any]) -> dict[str, Any]:
     old = _planned(before)
     writer = _Writer(draw, cloud, old.cluster.region)
     cluster, pool = (
-        (spec.GkeCluster, spec.GkePool) if cloud == "gke" else (spec.EksCluster, spec.EksPool)
+        (stack_file.GkeCluster, stack_file.GkePool)
+        if cloud == "gke"
+        else (stack_file.EksCluster, stack_file.EksPool)
     )
     writer.change(raw["cluster"], cluster, ("cluster",))
-    writer.change(raw.setdefault("system_pool", {}), spec.SystemPool, ("system_pool",))
+    writer.change(raw.setdefault("system_pool", {}), stack_file.SystemPool, ("system_pool",))
     for one in raw["node_pools"]:
         writer.change(one, pool, ("node_pools",))
         if draw(st.booleans()):
@@ -160,7 +162,7 @@ def _minor(raw: Mapping[str, Any]) -> int:
 
 
 def _planned(raw: Mapping[str, Any]) -> plan.GkeFleetPlan | plan.EksFleetPlan:
-    fleet = plan.read(json.dumps(raw), spec.Source("drawn", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("drawn", raw))
     assert not isinstance(fleet, plan.ExistingFleetPlan)
     return fleet
 
@@ -189,15 +191,15 @@ def accepted(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def refusals(raw: Mapping[str, Any]) -> Sequence[spec.Problem]:
+def refusals(raw: Mapping[str, Any]) -> Sequence[stack_file.Problem]:
     try:
         fleet = _planned(raw)
-    except spec.SpecError as e:
+    except stack_file.SpecError as e:
         return e.problems
     return buildable.unbuildable(fleet)
 
 
-def _taken_out(raw: dict[str, Any], path: spec.Path) -> bool:
+def _taken_out(raw: dict[str, Any], path: stack_file.Path) -> bool:
     """Takes out the value at the path, or the nearest above it that may go."""
     way: list[tuple[Any, str | int]] = []
     at: Any = raw
@@ -413,16 +415,16 @@ class _Writer:
     def _capacity(self) -> dict[str, Any]:
         """How the pool gets its machines, with the number of nodes that it allows."""
         kinds: dict[str, type[BaseModel]] = {
-            "spot": spec.Spot,
-            "reservation": spec.Reservation,
-            "capacity-block": spec.CapacityBlock,
+            "spot": stack_file.Spot,
+            "reservation": stack_file.Reservation,
+            "capacity-block": stack_file.CapacityBlock,
         }
         if self.cloud == "gke":
             kinds = {
                 "on-demand": GkeOnDemand,
                 "spot": GkeSpot,
-                "flex-start": spec.FlexStart,
-                "queued": spec.Queued,
+                "flex-start": stack_file.FlexStart,
+                "queued": stack_file.Queued,
                 "reservation": GkeReservation,
             }
         mode = self.draw(st.sampled_from(sorted(kinds)))

@@ -18,8 +18,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel
 
-from infra import plan, spec
-from infra.spec.schema.fleet import Fleet
+from infra import plan, stack_file
+from infra.stack_file.schema.fleet import Fleet
 from rehearsal.plugins import charts
 from tests.recorder import recorded
 from tests.repository_stacks import STACKS
@@ -109,7 +109,7 @@ def deployed() -> tuple[frozenset[str], frozenset[str]]:
     names: set[str] = set()
     images: set[str] = set()
     fleets = [
-        *(plan.read(json.dumps(raw), spec.Source(name, raw)) for name, raw in FLEETS.items()),
+        *(plan.read(json.dumps(raw), stack_file.Source(name, raw)) for name, raw in FLEETS.items()),
         *(plan.read_file(file) for file in STACKS),
     ]
     for fleet in fleets:

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from rich.console import Console
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.geometry import Placement
-from slicewright import shown
-from slicewright.change_text import step_text
+from slicewright.show import plan_text
+from slicewright.show.change_text import step_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,12 +29,12 @@ def written(stack: str) -> dict[str, Any]:
 
 
 def planned(raw: dict[str, Any]) -> plan.FleetPlan:
-    return plan.read(json.dumps(raw), spec.Source("test", raw))
+    return plan.read(json.dumps(raw), stack_file.Source("test", raw))
 
 
 def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     console = Console(file=io.StringIO(), width=140)
-    shown.show_changes(plan.compare(planned(before), planned(after)), console)
+    plan_text.show_changes(plan.compare(planned(before), planned(after)), console)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
 
 

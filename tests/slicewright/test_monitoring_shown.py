@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from infra import plan, spec
-from slicewright import plan_json
-from slicewright.change_text import step_text
-from slicewright.monitoring_text import monitoring_lines
-from tests.infra.test_monitoring import CLOUDS, EXISTING, STACK, planned
-from tests.infra.test_monitoring_objects import SERVERS, VLLM
+from infra import plan, stack_file
+from slicewright.show import plan_json
+from slicewright.show.change_text import step_text
+from slicewright.show.monitoring_text import monitoring_lines
+from tests.infra.manifests.monitoring.test_objects import SERVERS, VLLM
+from tests.infra.manifests.monitoring.test_settings import CLOUDS, EXISTING, STACK, planned
 
 
 def test_the_plan_says_whose_prometheus_asks_whom_how_often() -> None:
@@ -26,7 +26,7 @@ def test_the_plan_says_whose_prometheus_asks_whom_how_often() -> None:
 
 def test_a_fleet_without_monitoring_shows_no_monitoring_lines() -> None:
     raw = {"cloud": "byo", **CLOUDS["byo"]}
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert monitoring_lines(fleet) == []
     assert plan_json.as_json(fleet)["monitoring"] is None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from infra import catalog, geometry
-from slicewright.picture import draw, placements_of
+from slicewright.show.picture import draw, placements_of
 
 
 def rows(gpu: str, layout: Mapping[str, int], width: int = 200) -> list[str]:

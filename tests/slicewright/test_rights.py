@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import yaml
 
-from infra import spec
+from infra import stack_file
 from slicewright import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,7 +219,7 @@ def test_a_policy_that_is_too_long_names_where_to_attach_it(
 
 
 def test_the_stack_file_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with mock.patch.object(spec, "read", wraps=spec.read) as read:
+    with mock.patch.object(stack_file, "read", wraps=stack_file.read) as read:
         assert cli.main(["rights", "-s", "eks-a100"]) == cli.VERIFIED
     assert read.call_count == 1
     assert capsys.readouterr().out

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import AwsRegion
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.access import CLUSTER_ADMIN, AccessEntryPlan, AccessPolicyPlan
@@ -18,7 +18,7 @@ _POLICIES = "EKS user guide, associate access policies with access entries"
 
 
 def access_of(
-    cluster: spec.EksCluster, region: AwsRegion | None
+    cluster: stack_file.EksCluster, region: AwsRegion | None
 ) -> Checked[tuple[AccessEntryPlan, ...]]:
     """Sorted by principal. region: None if it is not in the catalog."""
     access = cluster.access
@@ -58,7 +58,7 @@ def access_of(
     return entries
 
 
-def _check_principal(arn: str, path: spec.Path, region: AwsRegion | None) -> Checked[None]:
+def _check_principal(arn: str, path: stack_file.Path, region: AwsRegion | None) -> Checked[None]:
     if ":role/aws-service-role/" in arn:
         yield refuse(
             path,
@@ -76,7 +76,7 @@ def _check_principal(arn: str, path: spec.Path, region: AwsRegion | None) -> Che
         )
 
 
-def _check_rights(entry: spec.AccessEntry, path: spec.Path) -> Checked[None]:
+def _check_rights(entry: stack_file.AccessEntry, path: stack_file.Path) -> Checked[None]:
     if not entry.policies and not entry.groups:
         yield refuse(
             path,
@@ -106,7 +106,7 @@ def _check_somebody_administers(entries: Iterable[AccessEntryPlan]) -> Checked[N
         )
 
 
-def _planned(entry: spec.AccessEntry, partition: str) -> AccessEntryPlan:
+def _planned(entry: stack_file.AccessEntry, partition: str) -> AccessEntryPlan:
     called = re.sub(r"[^A-Za-z0-9]+", "-", entry.principal.rpartition("/")[2]).strip("-")
     digest = hashlib.sha256(entry.principal.encode()).hexdigest()[:8]
     return AccessEntryPlan(

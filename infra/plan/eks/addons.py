@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.eks.identities import AGENT, OF_ADDONS
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.clusters import EksAddonPlan
@@ -15,7 +15,7 @@ _ALWAYS: Final = ("coredns", "kube-proxy", "vpc-cni")
 _POLICIES = "EKS user guide, limit pod traffic with Kubernetes network policies"
 
 
-def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
+def addons_of(cluster: stack_file.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
     """The add-ons of a new cluster. Empty for an existing one, which keeps its own."""
     if cluster.existing:
         return ()
@@ -23,7 +23,7 @@ def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
     yield from _check_kube_proxy(cluster)
     addons = []
     for name in sorted({*_ALWAYS, *cluster.addons, *_with_identities(cluster)}):
-        addon = cluster.addons.get(name, spec.EksAddon())
+        addon = cluster.addons.get(name, stack_file.EksAddon())
         settings = addon.settings
         if name == "vpc-cni":
             # Without it, NetworkPolicies have no effect.
@@ -39,13 +39,13 @@ def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
     return tuple(addons)
 
 
-def _with_identities(cluster: spec.EksCluster) -> tuple[str, ...]:
+def _with_identities(cluster: stack_file.EksCluster) -> tuple[str, ...]:
     """The add-on that hands credentials of IAM to other add-ons and pods, if any needs them."""
     needed = OF_ADDONS.keys() & {*cluster.addons} or cluster.pod_identities
     return (AGENT,) if needed or cluster.autoscaler is not None else ()
 
 
-def _check_network_policy(cluster: spec.EksCluster) -> Checked[None]:
+def _check_network_policy(cluster: stack_file.EksCluster) -> Checked[None]:
     """Agents and controller are protected by NetworkPolicies (docs/reference/integrity.md)."""
     settings = _settings(cluster, "vpc-cni")
     at = ("cluster", "addons", "vpc-cni", "settings")
@@ -66,7 +66,7 @@ def _check_network_policy(cluster: spec.EksCluster) -> Checked[None]:
         )
 
 
-def _check_kube_proxy(cluster: spec.EksCluster) -> Checked[None]:
+def _check_kube_proxy(cluster: stack_file.EksCluster) -> Checked[None]:
     """Its version is Kubernetes' own, and EKS has one for each version of a cluster."""
     addon = cluster.addons.get("kube-proxy")
     if addon is None or addon.version is None or cluster.version is None:
@@ -84,6 +84,6 @@ def _check_kube_proxy(cluster: spec.EksCluster) -> Checked[None]:
         )
 
 
-def _settings(cluster: spec.EksCluster, addon: str) -> dict[str, Any]:
+def _settings(cluster: stack_file.EksCluster, addon: str) -> dict[str, Any]:
     stated_addon = cluster.addons.get(addon)
     return dict(stated_addon.settings or {}) if stated_addon is not None else {}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.fleets import EksFleetPlan
 from infra.plan.model.pools import EksPoolPlan, SystemPoolPlan
@@ -35,13 +35,13 @@ def nodes_by_zone(system: SystemPoolPlan, pools: Sequence[EksPoolPlan]) -> Mappi
 
 
 def check_own_subnets(
-    fleet: spec.EksFleet, system: SystemPoolPlan, pools: Sequence[EksPoolPlan], stated: Stated
+    fleet: stack_file.EksFleet, system: SystemPoolPlan, pools: Sequence[EksPoolPlan], stated: Stated
 ) -> Checked[None]:
     """Refuses more nodes than the stack's subnets have addresses.
 
     Only the account knows the sizes of existing subnets: `slicewright doctor` asks for them.
     """
-    if fleet.cluster.existing or isinstance(fleet.cluster.network, spec.ExistingNetwork):
+    if fleet.cluster.existing or isinstance(fleet.cluster.network, stack_file.ExistingNetwork):
         return
     if not stated.has(("cluster", "network")):
         return

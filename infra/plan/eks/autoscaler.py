@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra import catalog, spec
+from infra import catalog, stack_file
 from infra.plan.eks.karpenter import karpenter_notes, karpenter_of
 from infra.plan.findings import CATALOG, Checked, refuse
 from infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
@@ -19,13 +19,13 @@ _UNREADY_MINUTES: Final = 20
 
 
 def autoscaler_of(
-    fleet: spec.EksFleet,
+    fleet: stack_file.EksFleet,
 ) -> Checked[EksAutoscalerPlan | KarpenterPlan | None]:
     """None without one, and of an existing cluster, which keeps its own."""
     autoscaler = fleet.cluster.autoscaler
     if autoscaler is None or fleet.cluster.existing:
         return None
-    if isinstance(autoscaler, spec.Karpenter):
+    if isinstance(autoscaler, stack_file.Karpenter):
         return (yield from karpenter_of(autoscaler, fleet.cluster.version))
     releases = catalog.autoscaler_releases()
     yield from _check_chart(autoscaler.chart_version, fleet.cluster.version, releases)
@@ -64,7 +64,9 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def _image(
-    autoscaler: spec.ClusterAutoscaler, version: str | None, releases: catalog.AutoscalerReleases
+    autoscaler: stack_file.ClusterAutoscaler,
+    version: str | None,
+    releases: catalog.AutoscalerReleases,
 ) -> Checked[str | None]:
     """It simulates the scheduler, so it needs the minor version of the cluster's Kubernetes."""
     if version is None:

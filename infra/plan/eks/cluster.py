@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import AwsRegion
 from infra.plan.findings import Checked, refuse
 from infra.plan.machines.regions import check_key_region
@@ -19,7 +19,7 @@ _PRIVATE: Final = tuple(
 )
 
 
-def check_endpoint(endpoint: spec.EksEndpoint) -> Checked[None]:
+def check_endpoint(endpoint: stack_file.EksEndpoint) -> Checked[None]:
     if not endpoint.public and not endpoint.private:
         yield refuse(
             _ENDPOINT, "is neither public nor private", "write public: true or private: true", _DOCS

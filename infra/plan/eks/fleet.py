@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import AwsRegion
 from infra.plan.eks.access import access_of
 from infra.plan.eks.addons import addons_of
@@ -31,7 +31,7 @@ from infra.plan.pools.clusters import check_existing, system_pool
 
 
 def plan_eks(
-    fleet: spec.EksFleet, stated: Stated, plan_common: CommonPlanner
+    fleet: stack_file.EksFleet, stated: Stated, plan_common: CommonPlanner
 ) -> Checked[EksFleetPlan | None]:
     region = yield from aws_region(fleet.cluster)
     zones = fleet.cluster.zones or (f"{fleet.cluster.region}a", f"{fleet.cluster.region}b")
@@ -67,7 +67,7 @@ def plan_eks(
 
 
 def _check_zones(
-    fleet: spec.EksFleet, zones: tuple[str, ...], region: AwsRegion | None, stated: Stated
+    fleet: stack_file.EksFleet, zones: tuple[str, ...], region: AwsRegion | None, stated: Stated
 ) -> Checked[None]:
     """zones: the cluster's, stated or by default."""
     cluster = fleet.cluster
@@ -86,7 +86,7 @@ def _check_zones(
 
 
 def _plan_cluster(
-    fleet: spec.EksFleet, zones: tuple[str, ...], region: AwsRegion | None
+    fleet: stack_file.EksFleet, zones: tuple[str, ...], region: AwsRegion | None
 ) -> Checked[EksClusterPlan]:
     """The cluster, without zones that only pools use."""
     cluster = fleet.cluster
@@ -121,7 +121,7 @@ def _plan_cluster(
     )
 
 
-def _check_operator(operator: spec.GpuOperator) -> Checked[None]:
+def _check_operator(operator: stack_file.GpuOperator) -> Checked[None]:
     for name, switch in (("driver", operator.driver), ("toolkit", operator.toolkit)):
         if switch.enabled:
             yield refuse(

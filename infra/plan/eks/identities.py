@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import AwsRegion
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.clusters import AddonIdentity
@@ -30,8 +30,8 @@ OF_ADDONS: Final[Mapping[str, AddonIdentity]] = {
 
 
 def identities_of(
-    cluster: spec.EksCluster, region: AwsRegion | None
-) -> Checked[tuple[spec.PodIdentity, ...]]:
+    cluster: stack_file.EksCluster, region: AwsRegion | None
+) -> Checked[tuple[stack_file.PodIdentity, ...]]:
     """Sorted by namespace and service account. region: None if it is not in the catalog."""
     identities = cluster.pod_identities
     if len(identities) > _MOST:
@@ -67,7 +67,9 @@ def identities_of(
     )
 
 
-def _check_role(arn: str, first: str, path: spec.Path, region: AwsRegion | None) -> Checked[None]:
+def _check_role(
+    arn: str, first: str, path: stack_file.Path, region: AwsRegion | None
+) -> Checked[None]:
     """first: the first role of the file."""
     _, partition, _, _, account, *_ = arn.split(":")
     if region is not None and partition != region.partition:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Machine
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.launch_templates import Interface
@@ -19,9 +19,9 @@ _PLACEMENT = "EC2 user guide, placement groups"
 
 
 def interfaces_of(
-    fleet: spec.EksFleet,
-    pool: spec.EksPool,
-    path: spec.Path,
+    fleet: stack_file.EksFleet,
+    pool: stack_file.EksPool,
+    path: stack_file.Path,
     machine: Machine,
     other_machines: Sequence[Machine],
     zones: Sequence[str],
@@ -54,7 +54,9 @@ def interfaces_of(
             "EC2 user guide, EFA limitations",
         )
     interfaces = _arranged(machine.efa, machine.efa_first_card)
-    public = isinstance(fleet.cluster.network, spec.PublicNetwork) and not fleet.cluster.existing
+    public = (
+        isinstance(fleet.cluster.network, stack_file.PublicNetwork) and not fleet.cluster.existing
+    )
     if len(interfaces) > 1 and public:
         yield refuse(
             at,
@@ -68,7 +70,7 @@ def interfaces_of(
 
 
 def _check_same_interfaces(
-    machine: Machine, other_machines: Sequence[Machine], path: spec.Path
+    machine: Machine, other_machines: Sequence[Machine], path: stack_file.Path
 ) -> Checked[None]:
     for other in other_machines:
         if (other.efa, other.efa_first_card) != (machine.efa, machine.efa_first_card):
@@ -81,7 +83,9 @@ def _check_same_interfaces(
             )
 
 
-def check_placement(pool: spec.EksPool, path: spec.Path, zones: Sequence[str]) -> Checked[None]:
+def check_placement(
+    pool: stack_file.EksPool, path: stack_file.Path, zones: Sequence[str]
+) -> Checked[None]:
     """path and zones: of the pool. Every GPU machine type can be in a placement group."""
     if pool.placement is None:
         return
@@ -93,7 +97,7 @@ def check_placement(pool: spec.EksPool, path: spec.Path, zones: Sequence[str]) -
             "write one zone, or a pool for each",
             _PLACEMENT,
         )
-    if isinstance(pool.capacity, spec.CapacityBlock):
+    if isinstance(pool.capacity, stack_file.CapacityBlock):
         yield refuse(
             at,
             "machines of a capacity block are close to each other already, and EC2 launches them "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra import catalog, spec
+from infra import catalog, stack_file
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.clusters import KarpenterPlan
 from infra.plan.model.fleets import EksFleetPlan
@@ -20,17 +20,19 @@ _AT: Final = ("cluster", "autoscaler")
 _COMPATIBILITY: Final = "karpenter.sh docs, compatibility"
 
 
-def by_karpenter(fleet: spec.EksFleet, pool: spec.EksPool) -> spec.Karpenter | None:
+def by_karpenter(
+    fleet: stack_file.EksFleet, pool: stack_file.EksPool
+) -> stack_file.Karpenter | None:
     """Karpenter's settings if the pool is a NodePool and not a managed node group, else None.
 
     A NodePool's number of nodes follows the pods. A fixed number takes a node group.
     """
     autoscaler = fleet.cluster.autoscaler
-    scaled = isinstance(pool.nodes, spec.Autoscaled)
-    return autoscaler if scaled and isinstance(autoscaler, spec.Karpenter) else None
+    scaled = isinstance(pool.nodes, stack_file.Autoscaled)
+    return autoscaler if scaled and isinstance(autoscaler, stack_file.Karpenter) else None
 
 
-def karpenter_of(settings: spec.Karpenter, version: str | None) -> Checked[KarpenterPlan]:
+def karpenter_of(settings: stack_file.Karpenter, version: str | None) -> Checked[KarpenterPlan]:
     """version: of Kubernetes. None if the file does not say."""
     release = catalog.karpenter_release()
     if settings.chart_version is not None and _order(settings.chart_version) < _order(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.eks.karpenter import NO_WHOLE_GPU
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.nodes import WHOLE_GPU, Taint
@@ -24,7 +24,7 @@ _NODE_GROUP: Final = "nodes: {count: …}, which is a node group"
 
 
 def check_karpenter_pool(
-    pool: spec.EksPool, path: spec.Path, settings: spec.Karpenter
+    pool: stack_file.EksPool, path: stack_file.Path, settings: stack_file.Karpenter
 ) -> Checked[None]:
     """Refuses settings that Karpenter does not support. path: of the pool."""
     yield from _check_count(pool, path)
@@ -35,7 +35,7 @@ def check_karpenter_pool(
     yield from _check_names(pool, path)
 
 
-def _check_image(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+def _check_image(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     if with_bottlerocket(pool):
         yield refuse(
             (*path, "ami_type"),
@@ -53,7 +53,7 @@ def _check_image(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
         )
 
 
-def _check_machine(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+def _check_machine(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     if pool.efa:
         yield refuse(
             (*path, "efa"),
@@ -78,7 +78,7 @@ def _check_machine(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
         )
 
 
-def _check_node_group_keys(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+def _check_node_group_keys(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     """Refuses settings that only managed node groups have."""
     if pool.repair is not None:
         yield refuse(
@@ -103,8 +103,8 @@ def _check_node_group_keys(pool: spec.EksPool, path: spec.Path) -> Checked[None]
         )
 
 
-def _check_count(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
-    if isinstance(pool.nodes, spec.Autoscaled) and pool.nodes.min > 0:
+def _check_count(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
+    if isinstance(pool.nodes, stack_file.Autoscaled) and pool.nodes.min > 0:
         yield refuse(
             (*path, "nodes", "min"),
             "Karpenter has no minimum number of nodes: it creates them for pending pods; its fixed "
@@ -114,10 +114,12 @@ def _check_count(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
         )
 
 
-def _check_capacity(pool: spec.EksPool, path: spec.Path, settings: spec.Karpenter) -> Checked[None]:
+def _check_capacity(
+    pool: stack_file.EksPool, path: stack_file.Path, settings: stack_file.Karpenter
+) -> Checked[None]:
     at = (*path, "capacity")
     match pool.capacity:
-        case spec.Spot() if settings.interruption_queue is None:
+        case stack_file.Spot() if settings.interruption_queue is None:
             yield refuse(
                 at,
                 "needs an interruption queue: without it Karpenter does not learn that AWS takes "
@@ -126,14 +128,14 @@ def _check_capacity(pool: spec.EksPool, path: spec.Path, settings: spec.Karpente
                 f"on-demand, or {_NODE_GROUP}",
                 "karpenter.sh docs, disruption, interruption",
             )
-        case spec.Reservation(reservation=None):
+        case stack_file.Reservation(reservation=None):
             yield refuse(
                 (*at, "reservation"),
                 "is required: Karpenter uses only reservations that it is given, never an open one",
                 "write the reservation's ID, cr-…",
                 "karpenter.sh docs, NodeClasses, spec.capacityReservationSelectorTerms",
             )
-        case spec.Reservation(reservation=str(name)) if not name.startswith("cr-"):
+        case stack_file.Reservation(reservation=str(name)) if not name.startswith("cr-"):
             yield refuse(
                 (*at, "reservation"),
                 "Karpenter selects reservations by ID, and no groups of them",
@@ -144,7 +146,7 @@ def _check_capacity(pool: spec.EksPool, path: spec.Path, settings: spec.Karpente
             pass
 
 
-def _check_names(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+def _check_names(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     for key in pool.instance_tags:
         if key in _RESTRICTED_TAGS or key.startswith("kubernetes.io/cluster"):
             yield refuse(
@@ -171,11 +173,11 @@ def _check_names(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
 
 
 def karpenter_pool(
-    pool: spec.EksPool,
-    path: spec.Path,
+    pool: stack_file.EksPool,
+    path: stack_file.Path,
     common: PoolPlan,
-    update: spec.EksUpdate,
-    settings: spec.Karpenter,
+    update: stack_file.EksUpdate,
+    settings: stack_file.Karpenter,
 ) -> Checked[KarpenterPool | None]:
     """None if Karpenter would count other GPUs than the nodes offer. path: of the pool. update:
     with a number or a percentage.

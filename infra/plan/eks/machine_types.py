@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import AwsRegion, Machine
 from infra.plan.findings import Checked, Finding, Stated, refuse
 from infra.plan.machines.machine_types import named_machine
@@ -16,8 +16,8 @@ _API = "EKS API, CreateNodegroup.instanceTypes"
 
 
 def other_machines(
-    pool: spec.EksPool,
-    path: spec.Path,
+    pool: stack_file.EksPool,
+    path: stack_file.Path,
     first: GpuMachine | None,
     region: AwsRegion | None,
     zones: Sequence[str],
@@ -25,7 +25,7 @@ def other_machines(
 ) -> Checked[tuple[Machine, ...]]:
     """The pool's other machine types, in the order of the stack file. path: of the pool."""
     names, at = pool.other_machine_types, (*path, "other_machine_types")
-    if names and isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock):
+    if names and isinstance(pool.capacity, stack_file.Reservation | stack_file.CapacityBlock):
         yield refuse(
             at,
             f"capacity {pool.capacity.mode} covers a single machine type",
@@ -58,7 +58,7 @@ def other_machines(
 
 
 def _difference(
-    machine: Machine, first_name: str, first: GpuMachine, at: spec.Path
+    machine: Machine, first_name: str, first: GpuMachine, at: stack_file.Path
 ) -> Finding | None:
     """The reason why nodes of one pool cannot have both types. None if they can."""
     if machine.gpu is None:

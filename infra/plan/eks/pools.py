@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import AwsRegion, Image, Machine
 from infra.plan.eks.interconnect import check_placement, interfaces_of
 from infra.plan.eks.karpenter import by_karpenter
@@ -31,7 +31,7 @@ _DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
 
 
 def eks_pool(
-    fleet: spec.EksFleet,
+    fleet: stack_file.EksFleet,
     i: int,
     cluster_zones: tuple[str, ...],
     region: AwsRegion | None,
@@ -91,9 +91,9 @@ def eks_pool(
 
 
 def _template(
-    fleet: spec.EksFleet,
-    pool: spec.EksPool,
-    path: spec.Path,
+    fleet: stack_file.EksFleet,
+    pool: stack_file.EksPool,
+    path: stack_file.Path,
     machines: Sequence[Machine],
     zones: tuple[str, ...],
     region: AwsRegion | None,
@@ -116,7 +116,10 @@ def _template(
 
 
 def _with_node_maker(
-    fleet: spec.EksFleet, pool: spec.EksPool, path: spec.Path, planned: EksPoolPlan
+    fleet: stack_file.EksFleet,
+    pool: stack_file.EksPool,
+    path: stack_file.Path,
+    planned: EksPoolPlan,
 ) -> Checked[EksPoolPlan | None]:
     """The plan with the settings of what makes its nodes: a managed node group, or Karpenter."""
     settings, karpenter_settings = planned.settings, by_karpenter(fleet, pool)
@@ -136,7 +139,7 @@ def _with_node_maker(
 
 
 def _check_image(
-    pool: spec.EksPool, machine: Machine, image: Image, path: spec.Path
+    pool: stack_file.EksPool, machine: Machine, image: Image, path: stack_file.Path
 ) -> Checked[None]:
     if pool.ami_type not in (None, image.name):
         yield refuse(
@@ -148,7 +151,9 @@ def _check_image(
         )
 
 
-def _check_addresses(offer: Offer, machines: Sequence[Machine], path: spec.Path) -> Checked[None]:
+def _check_addresses(
+    offer: Offer, machines: Sequence[Machine], path: stack_file.Path
+) -> Checked[None]:
     """Refuses more devices than a node has addresses for pods. machines: the pool's types."""
     limits = {m.name: m.pods for m in machines if m.pods is not None}
     smallest = min(limits, key=lambda name: limits[name], default="")
@@ -162,12 +167,14 @@ def _check_addresses(offer: Offer, machines: Sequence[Machine], path: spec.Path)
         )
 
 
-def _machine_image(pool: spec.EksPool, machine: Machine) -> Image:
+def _machine_image(pool: stack_file.EksPool, machine: Machine) -> Image:
     """The image that the stack file asks for, of the machine's architecture."""
     return next(i for i in machine.images if i.bottlerocket == with_bottlerocket(pool))
 
 
-def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> Checked[None]:
+def _check_release(
+    pool: stack_file.EksPool, version: str | None, path: stack_file.Path
+) -> Checked[None]:
     release = pool.release_version
     if release is None:
         return
@@ -196,7 +203,7 @@ def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> 
         )
 
 
-def check_one_kubernetes(fleet: spec.EksFleet) -> Checked[None]:
+def check_one_kubernetes(fleet: stack_file.EksFleet) -> Checked[None]:
     """Refuses images of different Kubernetes versions if the file leaves the cluster's version to
     EKS: all node groups have the version of their cluster.
     """

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 
 MOST_TAGS: Final = 50
@@ -34,7 +34,7 @@ _RESERVED: Final[Mapping[str, str]] = {
 """Beginning of a key -> why it is not the file's to set."""
 
 
-def tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
+def tags_of(cluster: stack_file.EksCluster) -> Checked[Mapping[str, str]]:
     """`cluster.tags`, in the order of their keys."""
     tags = cluster.tags
     if len(tags) > MOST_TAGS - _SLICEWRIGHT_TAGS:
@@ -72,7 +72,7 @@ def tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
     return dict(sorted(tags.items()))
 
 
-def instance_tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
+def instance_tags_of(cluster: stack_file.EksCluster) -> Checked[Mapping[str, str]]:
     """`cluster.instance_tags`."""
     path = ("cluster", "instance_tags")
     for key in cluster.instance_tags:
@@ -82,7 +82,7 @@ def instance_tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
 
 
 def check_group(
-    path: spec.Path,
+    path: stack_file.Path,
     *,
     of_pool: Mapping[str, str],
     of_cluster: Mapping[str, str],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import AwsRegion
 from infra.plan.eks.tags import MOST_TAGS
 from infra.plan.findings import Checked, refuse
@@ -27,8 +27,8 @@ discovery, which EKS gives to instances. AWS does not count tags of its prefix a
 
 
 def template_of(
-    pool: spec.EksPool,
-    path: spec.Path,
+    pool: stack_file.EksPool,
+    path: stack_file.Path,
     region: AwsRegion | None,
     interfaces: tuple[Interface, ...],
     *,
@@ -53,7 +53,7 @@ def template_of(
         or tags
         or interfaces
         or pool.placement is not None
-        or isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock)
+        or isinstance(pool.capacity, stack_file.Reservation | stack_file.CapacityBlock)
     )
     if not needed:
         return None
@@ -61,18 +61,18 @@ def template_of(
         disk_gb=disk.size_gb,
         encrypted=disk.encrypted is not False,
         kms_key=disk.kms_key,
-        hop_limit=(pool.instance_metadata or spec.InstanceMetadata()).hop_limit,
+        hop_limit=(pool.instance_metadata or stack_file.InstanceMetadata()).hop_limit,
         instance_store=pool.instance_store,
         tags=dict(sorted(tags.items())),
         reserved=_reserved(pool.capacity),
         interfaces=interfaces,
         placement=pool.placement,
-        block=isinstance(pool.capacity, spec.CapacityBlock),
+        block=isinstance(pool.capacity, stack_file.CapacityBlock),
         bottlerocket=None,
     )
 
 
-def check_instance_tags(tags: Mapping[str, str], path: spec.Path) -> Checked[None]:
+def check_instance_tags(tags: Mapping[str, str], path: stack_file.Path) -> Checked[None]:
     if len(tags) > MOST_TAGS - _OWN_TAGS:
         yield refuse(
             path,
@@ -91,7 +91,7 @@ def system_template(tags: Mapping[str, str]) -> EksTemplate | None:
         disk_gb=_SYSTEM_DISK_GB,
         encrypted=True,
         kms_key=None,
-        hop_limit=spec.InstanceMetadata().hop_limit,
+        hop_limit=stack_file.InstanceMetadata().hop_limit,
         instance_store=None,
         tags=dict(sorted(tags.items())),
         reserved=None,
@@ -102,8 +102,8 @@ def system_template(tags: Mapping[str, str]) -> EksTemplate | None:
     )
 
 
-def _reserved(capacity: spec.Capacity) -> ReservedCapacity | None:
-    if not isinstance(capacity, spec.Reservation | spec.CapacityBlock):
+def _reserved(capacity: stack_file.Capacity) -> ReservedCapacity | None:
+    if not isinstance(capacity, stack_file.Reservation | stack_file.CapacityBlock):
         return None
     name = capacity.reservation
     is_group = name is not None and name.startswith("arn:")
@@ -113,7 +113,7 @@ def _reserved(capacity: spec.Capacity) -> ReservedCapacity | None:
 
 
 def _check_key(
-    arn: str, encrypted: bool | None, path: spec.Path, region: AwsRegion | None
+    arn: str, encrypted: bool | None, path: stack_file.Path, region: AwsRegion | None
 ) -> Checked[None]:
     if encrypted is False:
         yield refuse(

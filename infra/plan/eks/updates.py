@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 
 OBEYED_BY_EKS: Final = frozenset({"max_unavailable"})
 """Keys of `rollout` that limit the updates of EKS itself."""
 
 
-def update_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksUpdate]:
+def update_of(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[stack_file.EksUpdate]:
     """The pool's update settings with the number of nodes at a time. path: of the pool."""
     update, at = pool.update, (*path, "update")
     yield from _one_of(update, at, "max_unavailable")
@@ -34,11 +34,13 @@ def update_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksUpdate]:
 
 
 @lru_cache(maxsize=128)  # most pools state nothing
-def _one_at_a_time(update: spec.EksUpdate) -> spec.EksUpdate:
+def _one_at_a_time(update: stack_file.EksUpdate) -> stack_file.EksUpdate:
     return update.model_copy(update={"max_unavailable": 1})
 
 
-def repair_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksRepair | None]:
+def repair_of(
+    pool: stack_file.EksPool, path: stack_file.Path
+) -> Checked[stack_file.EksRepair | None]:
     """path: of the pool."""
     repair, at = pool.repair, (*path, "repair")
     if repair is None:
@@ -58,7 +60,9 @@ def repair_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksRepair | N
     return repair
 
 
-def _one_of(limits: spec.EksUpdate | spec.EksRepair, at: spec.Path, name: str) -> Checked[None]:
+def _one_of(
+    limits: stack_file.EksUpdate | stack_file.EksRepair, at: stack_file.Path, name: str
+) -> Checked[None]:
     if getattr(limits, name) is not None and getattr(limits, f"{name}_percent") is not None:
         yield refuse(
             (*at, f"{name}_percent"),

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from apis.names import POOL_LABEL
-from infra import spec
+from infra import stack_file
 from infra.plan.existing.hosts import gpu_of, plan_hosts
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
@@ -21,7 +21,7 @@ from infra.plan.pools.pool import pool_plan
 
 
 def plan_existing(
-    fleet: spec.ByoFleet, stated: Stated, plan_common: CommonPlanner
+    fleet: stack_file.ByoFleet, stated: Stated, plan_common: CommonPlanner
 ) -> Checked[ExistingFleetPlan | None]:
     if fleet.node_pools and fleet.cluster is None:
         yield refuse(
@@ -59,7 +59,7 @@ def plan_existing(
     )
 
 
-def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ExistingPoolPlan | None]:
+def _pool(fleet: stack_file.ByoFleet, i: int, stated: Stated) -> Checked[ExistingPoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     yield from _check_keys(pool, path)
     gpu = yield from gpu_of(pool.gpu, (*path, "gpu"), stated)
@@ -75,7 +75,7 @@ def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ExistingPoolP
     )
     if common is None:
         return None
-    if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalSharing):
+    if fleet.fractional is not None and isinstance(pool.sharing, stack_file.FractionalSharing):
         labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
     common = dataclasses.replace(common, driver_version=rolled_driver(fleet.gpu_operator))
@@ -91,7 +91,7 @@ Source: NVIDIA/k8s-device-plugin, internal/lm.
 """
 
 
-def _check_keys(pool: spec.ByoPool, path: spec.Path) -> Checked[None]:
+def _check_keys(pool: stack_file.ByoPool, path: stack_file.Path) -> Checked[None]:
     """A node must not leave its pool because it has been partitioned."""
     for key, value in pool.select.items():
         if key.startswith("nvidia.com/") and key not in _CONSTANT:
@@ -113,11 +113,11 @@ def _check_keys(pool: spec.ByoPool, path: spec.Path) -> Checked[None]:
             )
 
 
-def _select(pool: spec.ByoPool) -> Mapping[str, str]:
+def _select(pool: stack_file.ByoPool) -> Mapping[str, str]:
     return pool.select or {POOL_LABEL: pool.name}
 
 
-def _check_selects(pools: Sequence[spec.ByoPool], stated: Stated) -> Checked[None]:
+def _check_selects(pools: Sequence[stack_file.ByoPool], stated: Stated) -> Checked[None]:
     """A node belongs to one pool. Selectors that overlap only on some nodes are not refused."""
     valid = [
         i

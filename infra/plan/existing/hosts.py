@@ -6,14 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from infra import catalog, geometry, spec
+from infra import catalog, geometry, stack_file
 from infra.catalog import Gpu
 from infra.geometry import Fit, Misfit, Placement
 from infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, nearest, refuse
 from infra.plan.model.hosts import HostGpuPlan, HostPlan
 
 
-def gpu_of(choice: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gpu | None]:
+def gpu_of(
+    choice: stack_file.GpuChoice, path: stack_file.Path, stated: Stated
+) -> Checked[Gpu | None]:
     """The GPU model of a host or of existing nodes."""
     gpus = catalog.load().gpus
     if not stated.has((*path, "model")):
@@ -44,7 +46,7 @@ def _folded(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold()).removeprefix("nvidia")
 
 
-def plan_hosts(hosts: tuple[spec.Host, ...], stated: Stated) -> Checked[tuple[HostPlan, ...]]:
+def plan_hosts(hosts: tuple[stack_file.Host, ...], stated: Stated) -> Checked[tuple[HostPlan, ...]]:
     planned, names = (
         [],
         Counter(h.name for i, h in enumerate(hosts) if stated.has(("hosts", i, "name"))),
@@ -62,7 +64,7 @@ def plan_hosts(hosts: tuple[spec.Host, ...], stated: Stated) -> Checked[tuple[Ho
     return tuple(planned)
 
 
-def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan | None]:
+def _host(host: stack_file.Host, path: stack_file.Path, stated: Stated) -> Checked[HostPlan | None]:
     gpu = yield from gpu_of(host.gpu, (*path, "gpu"), stated)
     gpus, indexes = [], set()
     for i, stated_gpu in enumerate(host.gpus):
@@ -99,13 +101,13 @@ def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan 
         name=host.name,
         gpu=gpu,
         gpu_count=host.gpu.count,
-        wait_minutes=host.in_use.minutes if isinstance(host.in_use, spec.Wait) else None,
+        wait_minutes=host.in_use.minutes if isinstance(host.in_use, stack_file.Wait) else None,
         gpus=tuple(sorted(gpus, key=lambda g: g.index)),
     )
 
 
 def _instances(
-    host_gpu: spec.HostGpu, gpu: Gpu | None, path: spec.Path, stated: Stated
+    host_gpu: stack_file.HostGpu, gpu: Gpu | None, path: stack_file.Path, stated: Stated
 ) -> Checked[tuple[Placement, ...] | None]:
     """gpu: None if it is unknown. Errors on every model are reported all the same."""
     if gpu is not None and gpu.family is None:
@@ -141,7 +143,9 @@ def _instances(
     return (yield from _as_placed(legal, gpu, path)) if placed else fit.placements
 
 
-def _check_unpartitioned(host_gpu: spec.HostGpu, gpu: Gpu, path: spec.Path) -> Checked[None]:
+def _check_unpartitioned(
+    host_gpu: stack_file.HostGpu, gpu: Gpu, path: stack_file.Path
+) -> Checked[None]:
     """Refuses partitions of a GPU without MIG."""
     if host_gpu.mig or host_gpu.instances:
         yield refuse(
@@ -155,7 +159,7 @@ def _check_unpartitioned(host_gpu: spec.HostGpu, gpu: Gpu, path: spec.Path) -> C
         )
 
 
-def _misfit(misfit: Misfit, gpu: Gpu, at: spec.Path) -> Finding:
+def _misfit(misfit: Misfit, gpu: Gpu, at: stack_file.Path) -> Finding:
     near = ", ".join(f"{name}: {count}" for name, count in sorted(misfit.nearest.items()))
     return refuse(
         at,
@@ -169,7 +173,7 @@ def _misfit(misfit: Misfit, gpu: Gpu, at: spec.Path) -> Finding:
 
 
 def _legal(
-    instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path
+    instances: Mapping[int, stack_file.Instance], gpu: Gpu, path: stack_file.Path
 ) -> Checked[Mapping[int, Placement]]:
     """The instances whose start their profile allows."""
     legal = {}
@@ -191,7 +195,7 @@ def _legal(
 
 
 def _as_placed(
-    placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path
+    placed: Mapping[int, Placement], gpu: Gpu, path: stack_file.Path
 ) -> Checked[tuple[Placement, ...]]:
     """The placements ordered by start, so that the order in the file does not matter."""
     occupied: dict[int, int] = {}

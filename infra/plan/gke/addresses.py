@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.pools import GkePoolPlan, SystemPoolPlan
 
@@ -42,7 +42,7 @@ def pod_addresses(system: SystemPoolPlan | None, pools: Sequence[GkePoolPlan]) -
 
 
 def check_own_network(
-    fleet: spec.GkeFleet,
+    fleet: stack_file.GkeFleet,
     system: SystemPoolPlan | None,
     pools: Sequence[GkePoolPlan],
     stated: Stated,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 from infra.plan.pools.capacity import check_capacity
 
@@ -14,13 +14,13 @@ _FLEX = "Google Cloud docs, flex-start VMs"
 
 
 def gke_capacity(
-    pool: spec.GkePool, path: spec.Path, zones: tuple[str, ...]
-) -> Checked[spec.Capacity]:
+    pool: stack_file.GkePool, path: stack_file.Path, zones: tuple[str, ...]
+) -> Checked[stack_file.Capacity]:
     """path, zones: of the pool."""
     yield from check_capacity(pool.capacity, "gke", path, zones)
     match pool.capacity:
-        case spec.FlexStart():
-            if isinstance(pool.nodes, spec.Fixed):
+        case stack_file.FlexStart():
+            if isinstance(pool.nodes, stack_file.Fixed):
                 yield refuse(
                     (*path, "nodes"),
                     "a flex-start pool cannot have a fixed number of nodes",
@@ -42,26 +42,28 @@ def gke_capacity(
                     "write a reservation",
                     _FLEX,
                 )
-        case spec.Queued():
-            if isinstance(pool.nodes, spec.Fixed) or pool.nodes.min:
+        case stack_file.Queued():
+            if isinstance(pool.nodes, stack_file.Fixed) or pool.nodes.min:
                 yield refuse(
                     (*path, "nodes"),
                     "a queued pool starts at 0 nodes and adds them on request",
                     "write {min: 0, max: …}",
                     _TOOLKIT,
                 )
-        case spec.GkeReservation():
+        case stack_file.GkeReservation():
             return (yield from _reservation(pool.capacity, path))
         case _:
             pass
     return pool.capacity
 
 
-def _reservation(reservation: spec.GkeReservation, path: spec.Path) -> Checked[spec.Capacity]:
+def _reservation(
+    reservation: stack_file.GkeReservation, path: stack_file.Path
+) -> Checked[stack_file.Capacity]:
     """The reservation, with the fallback for when it is used up."""
     name = reservation.reservation
     if name is None:
-        return spec.GkeReservation(fallback=reservation.fallback or "on-demand")
+        return stack_file.GkeReservation(fallback=reservation.fallback or "on-demand")
     if reservation.fallback == "on-demand":
         yield refuse(
             (*path, "capacity", "fallback"),
@@ -70,10 +72,12 @@ def _reservation(reservation: spec.GkeReservation, path: spec.Path) -> Checked[s
             "leave it out, or leave out reservation",
             "GKE API, ReservationAffinity.consumeReservationType",
         )
-    return spec.GkeReservation(reservation=name, fallback="none")
+    return stack_file.GkeReservation(reservation=name, fallback="none")
 
 
-def check_placement(pool: spec.GkePool, path: spec.Path, zones: tuple[str, ...]) -> Checked[None]:
+def check_placement(
+    pool: stack_file.GkePool, path: stack_file.Path, zones: tuple[str, ...]
+) -> Checked[None]:
     """Nodes close to each other. zones: of the pool."""
     at = (*path, "placement")
     if pool.placement_policy is not None and pool.placement is None:
@@ -89,9 +93,9 @@ def check_placement(pool: spec.GkePool, path: spec.Path, zones: tuple[str, ...])
         yield refuse(
             at, "compact nodes are in one zone", "leave it out, or name one zone", _TOOLKIT
         )
-    if isinstance(pool.capacity, spec.Queued):
+    if isinstance(pool.capacity, stack_file.Queued):
         yield refuse(at, "queued nodes cannot be placed compactly", "leave it out", _TOOLKIT)
-    if isinstance(pool.capacity, spec.FlexStart) and not pool.machine_type.startswith(
+    if isinstance(pool.capacity, stack_file.FlexStart) and not pool.machine_type.startswith(
         _COMPACT_FLEX
     ):
         yield refuse(
@@ -107,7 +111,7 @@ def check_placement(pool: spec.GkePool, path: spec.Path, zones: tuple[str, ...])
             "leave it out",
             "Compute Engine docs, placement policies",
         )
-    if isinstance(pool.upgrade, spec.BlueGreen):
+    if isinstance(pool.upgrade, stack_file.BlueGreen):
         yield refuse(
             (*path, "upgrade"),
             "compact nodes cannot be upgraded blue-green",
@@ -116,11 +120,11 @@ def check_placement(pool: spec.GkePool, path: spec.Path, zones: tuple[str, ...])
         )
 
 
-def gke_upgrade(pool: spec.GkePool, path: spec.Path) -> Checked[spec.Upgrade]:
+def gke_upgrade(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[stack_file.Upgrade]:
     """The upgrade, decided to the last value."""
     upgrade, at = pool.upgrade, (*path, "upgrade")
     if (
-        isinstance(pool.capacity, spec.FlexStart | spec.Queued)
+        isinstance(pool.capacity, stack_file.FlexStart | stack_file.Queued)
         and "upgrade" in pool.model_fields_set
     ):
         yield refuse(
@@ -131,7 +135,7 @@ def gke_upgrade(pool: spec.GkePool, path: spec.Path) -> Checked[spec.Upgrade]:
             _STRATEGIES,
         )
     match upgrade:
-        case spec.Surge():
+        case stack_file.Surge():
             together = upgrade.max_surge + upgrade.max_unavailable
             if not 1 <= together <= _MOST_AT_ONCE:
                 yield refuse(
@@ -142,7 +146,7 @@ def gke_upgrade(pool: spec.GkePool, path: spec.Path) -> Checked[spec.Upgrade]:
                     _STRATEGIES,
                 )
             return upgrade
-        case spec.BlueGreen():
+        case stack_file.BlueGreen():
             if upgrade.batch_nodes is not None and upgrade.batch_percent is not None:
                 yield refuse(
                     (*at, "batch_percent"),
@@ -158,8 +162,8 @@ def gke_upgrade(pool: spec.GkePool, path: spec.Path) -> Checked[spec.Upgrade]:
             return upgrade.model_copy(update={"batch_nodes": nodes})
 
 
-def check_location_policy(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
-    if pool.location_policy is not None and isinstance(pool.nodes, spec.Fixed):
+def check_location_policy(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[None]:
+    if pool.location_policy is not None and isinstance(pool.nodes, stack_file.Fixed):
         yield refuse(
             (*path, "location_policy"),
             "applies to autoscaled pools, and this one has a fixed number of nodes",
@@ -169,10 +173,10 @@ def check_location_policy(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
 
 
 def repaired(
-    management: spec.Management, capacity: spec.Capacity, path: spec.Path
-) -> Checked[spec.Management]:
+    management: stack_file.Management, capacity: stack_file.Capacity, path: stack_file.Path
+) -> Checked[stack_file.Management]:
     """GKE cannot repair flex-start nodes, so auto_repair is off by default there."""
-    if not isinstance(capacity, spec.FlexStart):
+    if not isinstance(capacity, stack_file.FlexStart):
         return management
     if management.auto_repair and "auto_repair" in management.model_fields_set:
         yield refuse(
@@ -181,4 +185,4 @@ def repaired(
             "write false",
             _TOOLKIT,
         )
-    return spec.Management(auto_repair=False, auto_upgrade=management.auto_upgrade)
+    return stack_file.Management(auto_repair=False, auto_upgrade=management.auto_upgrade)

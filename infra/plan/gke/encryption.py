@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.clusters import GkeClusterPlan
 
 
-def check_keys(cluster: spec.GkeCluster, region: str) -> Checked[None]:
+def check_keys(cluster: stack_file.GkeCluster, region: str) -> Checked[None]:
     """region: of the cluster."""
     if cluster.kms_key is not None:
         location = _location(cluster.kms_key)

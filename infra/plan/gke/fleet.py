@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import replace
 
-from infra import catalog, spec
+from infra import catalog, stack_file
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.gke.addresses import check_own_network
 from infra.plan.gke.encryption import check_keys
@@ -28,7 +28,7 @@ from infra.plan.pools.clusters import check_existing, system_pool
 
 
 def plan_gke(
-    fleet: spec.GkeFleet, stated: Stated, plan_common: CommonPlanner
+    fleet: stack_file.GkeFleet, stated: Stated, plan_common: CommonPlanner
 ) -> Checked[GkeFleetPlan | None]:
     location = fleet.cluster.location
     region = re.sub(r"-[a-z]$", "", location)
@@ -44,7 +44,7 @@ def plan_gke(
     needs_system_pool = not fleet.cluster.existing or "system_pool" in fleet.model_fields_set
     system = yield from _plan_system_pool(fleet, region, place, needs_system_pool, stated)
     yield from check_own_network(fleet, system if needs_system_pool else None, built, stated)
-    yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
+    yield from check_plugin(fleet.gpu_operator or stack_file.GpuOperator(), built, stated)
     common = yield from plan_common(built)
     if len(built) != len(pools) or (needs_system_pool and system is None):
         return None
@@ -58,7 +58,9 @@ def plan_gke(
     )
 
 
-def _plan_cluster(fleet: spec.GkeFleet, region: str, stated: Stated) -> Checked[GkeClusterPlan]:
+def _plan_cluster(
+    fleet: stack_file.GkeFleet, region: str, stated: Stated
+) -> Checked[GkeClusterPlan]:
     """The cluster, without the networks between GPUs, which follow from the pools."""
     cluster = fleet.cluster
     yield from check_gke_version(cluster)
@@ -94,9 +96,13 @@ def _plan_cluster(fleet: spec.GkeFleet, region: str, stated: Stated) -> Checked[
     )
 
 
-def _plan_operator(fleet: spec.GkeFleet, stated: Stated) -> Checked[spec.GpuOperator | None]:
+def _plan_operator(
+    fleet: stack_file.GkeFleet, stated: Stated
+) -> Checked[stack_file.GpuOperator | None]:
     """The GPU operator. None if GKE's driver and device plugin are in all pools."""
-    image_types = [p.image_type for p in fleet.node_pools if isinstance(p.partition, spec.Operator)]
+    image_types = [
+        p.image_type for p in fleet.node_pools if isinstance(p.partition, stack_file.Operator)
+    ]
     stated_operator = fleet.gpu_operator
     if (
         stated_operator is not None
@@ -115,14 +121,14 @@ def _plan_operator(fleet: spec.GkeFleet, stated: Stated) -> Checked[spec.GpuOper
         yield from check_operator(stated_operator, "gke", stated, new_cluster=new_cluster)
     if not image_types:
         return None
-    operator = resolved(stated_operator or spec.GpuOperator(), "gke")
+    operator = resolved(stated_operator or stack_file.GpuOperator(), "gke")
     if stated.has_for_all(fleet.node_pools, "image_type"):
         yield from check_on_gke(operator, image_types)
     return operator
 
 
 def _plan_system_pool(
-    fleet: spec.GkeFleet, region: str, place: ClusterPlace, needed: bool, stated: Stated
+    fleet: stack_file.GkeFleet, region: str, place: ClusterPlace, needed: bool, stated: Stated
 ) -> Checked[SystemPoolPlan | None]:
     """region: the cluster's, also if it is not in the catalog."""
     pool, path = fleet.system_pool, ("system_pool", "zones")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Machine
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.clusters import GpuNetwork
@@ -70,7 +70,8 @@ MODE_OF: Final[Mapping[str, str]] = {mode.interconnect: name for name, mode in _
 
 
 def gpu_networks(
-    mode: Literal["dranet", "tcpx", "tcpxo"] | None, stated_networks: Sequence[spec.GpuNetwork]
+    mode: Literal["dranet", "tcpx", "tcpxo"] | None,
+    stated_networks: Sequence[stack_file.GpuNetwork],
 ) -> tuple[GpuNetwork, ...]:
     """The networks, named as in Google's own workloads.
 
@@ -90,7 +91,9 @@ def gpu_networks(
     )
 
 
-def check_gpu_direct(pool: spec.GkePool, path: spec.Path, machine: Machine) -> Checked[None]:
+def check_gpu_direct(
+    pool: stack_file.GkePool, path: stack_file.Path, machine: Machine
+) -> Checked[None]:
     mode = _MODES.get(pool.gpu_network or "")
     if mode is None:
         return
@@ -117,7 +120,7 @@ def check_gpu_direct(pool: spec.GkePool, path: spec.Path, machine: Machine) -> C
         )
 
 
-def check_gpu_networks(fleet: spec.GkeFleet, stated: Stated) -> Checked[None]:
+def check_gpu_networks(fleet: stack_file.GkeFleet, stated: Stated) -> Checked[None]:
     """Checks that the cluster meets the needs of the pools with such networks."""
     pools = [pool for pool in fleet.node_pools if pool.gpu_network in _MODES]
     if stated.has_for_all(fleet.node_pools, "gpu_network"):
@@ -132,7 +135,8 @@ def check_gpu_networks(fleet: spec.GkeFleet, stated: Stated) -> Checked[None]:
                 _DOCS,
             )
     nodes = sum(
-        pool.nodes.count if isinstance(pool.nodes, spec.Fixed) else pool.nodes.max for pool in pools
+        pool.nodes.count if isinstance(pool.nodes, stack_file.Fixed) else pool.nodes.max
+        for pool in pools
     )
     if nodes > _ROOM and not fleet.cluster.gpu_networks and stated.has(("node_pools",)):
         yield refuse(
@@ -144,7 +148,9 @@ def check_gpu_networks(fleet: spec.GkeFleet, stated: Stated) -> Checked[None]:
         )
 
 
-def _check_named(cluster: spec.GkeCluster, pools: Sequence[spec.GkePool]) -> Checked[None]:
+def _check_named(
+    cluster: stack_file.GkeCluster, pools: Sequence[stack_file.GkePool]
+) -> Checked[None]:
     at, named = ("cluster", "gpu_networks"), cluster.gpu_networks
     if not named:
         return

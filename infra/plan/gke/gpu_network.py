@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Machine
 from infra.plan.findings import Checked, refuse
 from infra.plan.gke.gpu_direct import MODE_OF
@@ -32,7 +32,7 @@ DRANET_LABELS: Final[Mapping[str, str]] = {
 
 
 def check_dranet(
-    pool: spec.GkePool, path: spec.Path, machine: Machine, zones: Sequence[str]
+    pool: stack_file.GkePool, path: stack_file.Path, machine: Machine, zones: Sequence[str]
 ) -> Checked[None]:
     """path, zones: of the pool."""
     if pool.gpu_network != "dranet":
@@ -65,7 +65,7 @@ def _instead(machine: Machine) -> str:
     return "leave it out, or choose a3-ultragpu-8g or a4-highgpu-8g"
 
 
-def check_dranet_version(fleet: spec.GkeFleet) -> Checked[None]:
+def check_dranet_version(fleet: stack_file.GkeFleet) -> Checked[None]:
     uses_dranet = any(pool.gpu_network == "dranet" for pool in fleet.node_pools)
     version = fleet.cluster.version
     if uses_dranet and version is not None and not offers_dranet(version):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 
 _MOST: Final = 64
@@ -32,7 +32,7 @@ def check_cluster_labels(labels: Mapping[str, str]) -> Checked[None]:
     yield from _check_keys(labels, path)
 
 
-def check_pool_labels(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
+def check_pool_labels(labels: Mapping[str, str], path: stack_file.Path) -> Checked[None]:
     """`resource_labels` of the pool at the path."""
     if len(labels) > _MOST:
         yield refuse(
@@ -44,7 +44,7 @@ def check_pool_labels(labels: Mapping[str, str], path: spec.Path) -> Checked[Non
     yield from _check_keys(labels, (*path, "resource_labels"))
 
 
-def _check_keys(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
+def _check_keys(labels: Mapping[str, str], path: stack_file.Path) -> Checked[None]:
     for key in labels:
         if key.startswith(_RESERVED):
             yield refuse(

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, listed, refuse
 
-_AT: spec.Path = ("cluster", "maintenance")
-_WINDOW: spec.Path = (*_AT, "window")
+_AT: stack_file.Path = ("cluster", "maintenance")
+_WINDOW: stack_file.Path = (*_AT, "window")
 _DOCS = "GKE docs, maintenance windows and exclusions"
 _RANGE = timedelta(days=92)
 _LEAST_OF_RANGE = timedelta(hours=48)
@@ -37,15 +37,15 @@ _Span = tuple[datetime, datetime]
 _DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
-def check_maintenance(maintenance: spec.GkeMaintenance | None) -> Checked[None]:
+def check_maintenance(maintenance: stack_file.GkeMaintenance | None) -> Checked[None]:
     if maintenance is None:
         return
-    if isinstance(maintenance.window, spec.RecurringMaintenance):
+    if isinstance(maintenance.window, stack_file.RecurringMaintenance):
         yield from _check_recurring(maintenance.window)
     yield from _check_exclusions(maintenance.exclusions)
 
 
-def _check_recurring(window: spec.RecurringMaintenance) -> Checked[None]:
+def _check_recurring(window: stack_file.RecurringMaintenance) -> Checked[None]:
     length = _time(window.end) - _time(window.start)
     if length <= timedelta(0):
         yield refuse(
@@ -75,8 +75,8 @@ def _check_recurring(window: spec.RecurringMaintenance) -> Checked[None]:
         )
 
 
-def _check_exclusions(exclusions: tuple[spec.MaintenanceExclusion, ...]) -> Checked[None]:
-    at: spec.Path = (*_AT, "exclusions")
+def _check_exclusions(exclusions: tuple[stack_file.MaintenanceExclusion, ...]) -> Checked[None]:
+    at: stack_file.Path = (*_AT, "exclusions")
     if len(exclusions) > _MOST_EXCLUSIONS:
         yield refuse(
             at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, get_args
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, listed, refuse
 from infra.plan.model.fleets import GkeFleetPlan
 
@@ -21,7 +21,9 @@ _METRICS: Final = "GKE docs, configure metrics collection"
 _LOGS: Final = "GKE docs, about GKE logs"
 
 
-def plan_monitoring(monitoring: spec.GkeMonitoring | None) -> Checked[spec.GkeMonitoring | None]:
+def plan_monitoring(
+    monitoring: stack_file.GkeMonitoring | None,
+) -> Checked[stack_file.GkeMonitoring | None]:
     """Its components in the API's order: another order in the stack file changes nothing."""
     if monitoring is None:
         return None
@@ -36,18 +38,20 @@ def plan_monitoring(monitoring: spec.GkeMonitoring | None) -> Checked[spec.GkeMo
             _METRICS,
         )
     return monitoring.model_copy(
-        update={"components": _in_order(monitoring.components, get_args(spec.MetricsComponent))}
+        update={
+            "components": _in_order(monitoring.components, get_args(stack_file.MetricsComponent))
+        }
     )
 
 
-def plan_logging(logging: spec.GkeLogging | None) -> Checked[spec.GkeLogging | None]:
+def plan_logging(logging: stack_file.GkeLogging | None) -> Checked[stack_file.GkeLogging | None]:
     """Its components in the API's order."""
     if logging is None:
         return None
     at = ("cluster", "logging", "components")
     yield from _check_components(logging.components, at, "logs", _LOGS)
     return logging.model_copy(
-        update={"components": _in_order(logging.components, get_args(spec.LogsComponent))}
+        update={"components": _in_order(logging.components, get_args(stack_file.LogsComponent))}
     )
 
 
@@ -76,13 +80,13 @@ def monitoring_notes(fleet: GkeFleetPlan) -> list[str]:
     return notes
 
 
-def _has_dcgm(monitoring: spec.GkeMonitoring | None) -> bool:
+def _has_dcgm(monitoring: stack_file.GkeMonitoring | None) -> bool:
     """Clusters made since 1.32.1-gke.1357000 have it by default too: GKE docs, DCGM metrics."""
     return monitoring is None or "DCGM" in monitoring.components
 
 
 def _check_components(
-    components: Sequence[str], at: spec.Path, signals: str, source: str
+    components: Sequence[str], at: stack_file.Path, signals: str, source: str
 ) -> Checked[None]:
     for i, component in enumerate(components):
         if component in components[:i]:

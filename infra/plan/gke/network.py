@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.clusters import GkeClusterPlan, GkeNetworkPlan
 
-_PATH: spec.Path = ("cluster", "network")
+_PATH: stack_file.Path = ("cluster", "network")
 _PRIVATE: Final = tuple(
     ipaddress.IPv4Network(block)
     for block in (
@@ -25,7 +25,7 @@ _PRIVATE: Final = tuple(
 """Source: VPC docs, valid ranges: private IPv4 addresses."""
 
 
-def plan_network(network: spec.GkeNetwork | None) -> Checked[GkeNetworkPlan | None]:
+def plan_network(network: stack_file.GkeNetwork | None) -> Checked[GkeNetworkPlan | None]:
     """None: the stack has a network of its own."""
     if network is None:
         return None
@@ -46,7 +46,7 @@ def plan_network(network: spec.GkeNetwork | None) -> Checked[GkeNetworkPlan | No
     )
 
 
-def check_control_plane(control_plane: spec.GkeControlPlane | None) -> Checked[None]:
+def check_control_plane(control_plane: stack_file.GkeControlPlane | None) -> Checked[None]:
     """The private endpoint takes private addresses only. GKE finds errors only while it creates."""
     if control_plane is None or not control_plane.private_endpoint:
         return

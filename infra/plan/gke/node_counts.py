@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.nodes import NodeCount
 
@@ -14,9 +14,9 @@ def first_nodes(nodes: NodeCount, zones: int) -> int:
     return -(-nodes.min // zones)
 
 
-def check_counts(nodes: spec.Nodes, zones: int, path: spec.Path) -> Checked[None]:
+def check_counts(nodes: stack_file.Nodes, zones: int, path: stack_file.Path) -> Checked[None]:
     """path: of `nodes`."""
-    if isinstance(nodes, spec.Fixed):
+    if isinstance(nodes, stack_file.Fixed):
         yield from _check_fixed(nodes.count, zones, path)
         key, count = "count", nodes.count
     else:
@@ -33,7 +33,7 @@ def check_counts(nodes: spec.Nodes, zones: int, path: spec.Path) -> Checked[None
         )
 
 
-def _check_fixed(count: int, zones: int, path: spec.Path) -> Checked[None]:
+def _check_fixed(count: int, zones: int, path: stack_file.Path) -> Checked[None]:
     if count % zones:
         yield refuse(
             (*path, "count"),
@@ -45,7 +45,9 @@ def _check_fixed(count: int, zones: int, path: spec.Path) -> Checked[None]:
         )
 
 
-def _check_autoscaled(nodes: spec.Autoscaled, zones: int, path: spec.Path) -> Checked[None]:
+def _check_autoscaled(
+    nodes: stack_file.Autoscaled, zones: int, path: stack_file.Path
+) -> Checked[None]:
     """A new pool has `min` nodes or a few more, so that every zone has as many."""
     first = -(-nodes.min // zones) * zones
     if nodes.min <= nodes.max < first:

@@ -10,7 +10,7 @@ from infra.plan.gke.network import network_notes
 from infra.plan.gke.node_counts import first_nodes
 from infra.plan.model.fleets import GkeFleetPlan
 from infra.plan.model.pools import GkePoolPlan
-from infra.spec import (
+from infra.stack_file import (
     FLEX_START_HOURS,
     BlueGreen,
     FlexStart,

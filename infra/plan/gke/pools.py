@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Machine
 from infra.plan.findings import Checked, Stated, listed, refuse
 from infra.plan.gke.capacity import (
@@ -49,8 +49,8 @@ class ClusterPlace:
 
 
 def gke_pool(
-    fleet: spec.GkeFleet,
-    operator: spec.GpuOperator | None,
+    fleet: stack_file.GkeFleet,
+    operator: stack_file.GpuOperator | None,
     i: int,
     place: ClusterPlace,
     stated: Stated,
@@ -66,7 +66,7 @@ def gke_pool(
     yield from _check_management(pool.management, fleet.cluster.release_channel, path)
     yield from _check_driver(pool, path)
     gpu_machine = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
-    by_operator = operator is not None and isinstance(pool.partition, spec.Operator)
+    by_operator = operator is not None and isinstance(pool.partition, stack_file.Operator)
     common = yield from pool_plan(
         pool,
         path,
@@ -108,9 +108,9 @@ def gke_pool(
 
 
 def _zones(
-    fleet: spec.GkeFleet,
-    pool: spec.GkePool,
-    path: spec.Path,
+    fleet: stack_file.GkeFleet,
+    pool: stack_file.GkePool,
+    path: stack_file.Path,
     place: ClusterPlace,
     stated: Stated,
 ) -> Checked[tuple[str, ...]]:
@@ -131,7 +131,7 @@ def _zones(
     return zones
 
 
-def _network_labels(pool: spec.GkePool, fleet: spec.GkeFleet) -> Mapping[str, str]:
+def _network_labels(pool: stack_file.GkePool, fleet: stack_file.GkeFleet) -> Mapping[str, str]:
     """Labels of nodes with networks between their GPUs."""
     if pool.gpu_network == "dranet":
         return DRANET_LABELS
@@ -141,25 +141,27 @@ def _network_labels(pool: spec.GkePool, fleet: spec.GkeFleet) -> Mapping[str, st
 
 
 def _settings(
-    pool: spec.GkePool,
+    pool: stack_file.GkePool,
     gpu_machine: GpuMachine,
     *,
     zones: tuple[str, ...],
-    capacity: spec.Capacity,
-    local_ssd: spec.LocalSsd,
-    management: spec.Management,
-    upgrade: spec.Upgrade,
+    capacity: stack_file.Capacity,
+    local_ssd: stack_file.LocalSsd,
+    management: stack_file.Management,
+    upgrade: stack_file.Upgrade,
     sharing: Sequence[ReplicatedResource],
     networks: tuple[GpuNetwork, ...],
 ) -> GkeSettings:
     """sharing: by GKE's own device plugin."""
-    by_operator = isinstance(pool.partition, spec.Operator)
+    by_operator = isinstance(pool.partition, stack_file.Operator)
     return GkeSettings(
         machine=gpu_machine.machine,
         zones=zones,
         capacity=capacity,
         accelerator=gpu_machine.accelerator,
-        partition_size=pool.partition.profile if isinstance(pool.partition, spec.Native) else None,
+        partition_size=pool.partition.profile
+        if isinstance(pool.partition, stack_file.Native)
+        else None,
         sharing_strategy=_STRATEGY[sharing[0].strategy] if sharing else None,
         shared_clients=sharing[0].replicas if sharing else None,
         driver="INSTALLATION_DISABLED" if by_operator else pool.driver,
@@ -179,7 +181,9 @@ def _settings(
     )
 
 
-def _check_management(management: spec.Management, channel: str, path: spec.Path) -> Checked[None]:
+def _check_management(
+    management: stack_file.Management, channel: str, path: stack_file.Path
+) -> Checked[None]:
     if not management.auto_upgrade:
         yield refuse(
             (*path, "management", "auto_upgrade"),
@@ -190,7 +194,9 @@ def _check_management(management: spec.Management, channel: str, path: spec.Path
         )
 
 
-def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Checked[None]:
+def _check_machine(
+    pool: stack_file.GkePool, machine: Machine, path: stack_file.Path
+) -> Checked[None]:
     yield from check_offered(pool.capacity, machine, path)
     if machine.boot_disks is not None and pool.disk.type not in machine.boot_disks:
         yield refuse(
@@ -218,7 +224,7 @@ def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Che
         )
 
 
-def _check_features(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
+def _check_features(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[None]:
     if pool.features.fast_socket and not pool.features.gvnic:
         yield refuse(
             (*path, "features", "fast_socket"),
@@ -236,7 +242,7 @@ def _check_features(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
     yield from check_pool_labels(pool.resource_labels, path)
 
 
-def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
+def _check_label_length(labels: Mapping[str, str], path: stack_file.Path) -> Checked[None]:
     """labels: with slicewright's own."""
     length = sum(len(key) + len(value) for key, value in labels.items())
     if length > _MOST_LABEL_CHARACTERS:
@@ -249,8 +255,8 @@ def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[N
         )
 
 
-def _check_driver(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
-    if isinstance(pool.partition, spec.Operator) and "driver" in pool.model_fields_set:
+def _check_driver(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[None]:
+    if isinstance(pool.partition, stack_file.Operator) and "driver" in pool.model_fields_set:
         yield refuse(
             (*path, "driver"),
             "GKE installs no driver on nodes that the NVIDIA GPU Operator manages",
@@ -265,7 +271,10 @@ def _check_driver(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
             "write DEFAULT",
             "GKE docs, drivers",
         )
-    if isinstance(pool.sharing, spec.FractionalSharing) and pool.image_type != "UBUNTU_CONTAINERD":
+    if (
+        isinstance(pool.sharing, stack_file.FractionalSharing)
+        and pool.image_type != "UBUNTU_CONTAINERD"
+    ):
         yield refuse(
             (*path, "image_type"),
             f"HAMi does not run on {pool.image_type}",
@@ -274,7 +283,7 @@ def _check_driver(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
         )
 
 
-def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[None]:
+def _check_pods(pool: stack_file.GkePool, path: stack_file.Path, offer: Offer) -> Checked[None]:
     if offer.advertised + SYSTEM_PODS > pool.max_pods_per_node:
         needed, kind = offer.advertised + SYSTEM_PODS, "replicas" if offer.sharing else "partitions"
         yield refuse(
@@ -289,11 +298,11 @@ def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[No
 
 
 def _local_ssd(
-    pool: spec.GkePool, path: spec.Path, fixed: int | None
-) -> Checked[spec.LocalSsd | None]:
+    pool: stack_file.GkePool, path: stack_file.Path, fixed: int | None
+) -> Checked[stack_file.LocalSsd | None]:
     """The stated use of local SSDs. By default all of a machine type's are ephemeral storage."""
     if pool.local_ssd is None:
-        return spec.LocalSsd(ephemeral=fixed or 0)
+        return stack_file.LocalSsd(ephemeral=fixed or 0)
     local_ssd = pool.local_ssd
     if local_ssd.ephemeral and local_ssd.raw:
         yield refuse(

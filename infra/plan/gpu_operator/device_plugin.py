@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from apis.label_keys import PLUGIN_CONFIG_LABEL
-from infra import catalog, spec
+from infra import catalog, stack_file
 from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
@@ -45,7 +45,7 @@ whether versions before the first one, or later ones, have this issue.
 
 
 def check_plugin(
-    operator: spec.GpuOperator, pools: Sequence[PoolPlan], stated: Stated
+    operator: stack_file.GpuOperator, pools: Sequence[PoolPlan], stated: Stated
 ) -> Checked[None]:
     """Refuses a version known not to advertise a partition of `pools` as its own resource, or not
     to share GPUs as the pool says.
@@ -81,7 +81,7 @@ def check_plugin(
                 )
 
 
-def _starves_mps(operator: spec.GpuOperator) -> bool:
+def _starves_mps(operator: stack_file.GpuOperator) -> bool:
     """Whether nodes that share by MPS are known to offer no GPU under this operator. Of an adopted
     one the default version says nothing.
     """
@@ -93,7 +93,7 @@ def _starves_mps(operator: spec.GpuOperator) -> bool:
     return _has(_MPS_STARVED_UNTIL, operator) is not None
 
 
-def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
+def _check_mps_is_up(operator: stack_file.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
     operated = _operated(pools)
     if not _starves_mps(operator) or alike_by_mps(operated):
         return
@@ -145,7 +145,7 @@ def with_one_config(pools: Sequence[_P]) -> tuple[_P, ...]:
     )
 
 
-def _check_mps(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
+def _check_mps(operator: stack_file.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
     if (has := _has(_MPS_STRICT, operator)) is None:
         return
     key, brings, instead = has
@@ -163,13 +163,15 @@ def _check_mps(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked
             )
 
 
-def _has(issue: DevicePluginIssue, operator: spec.GpuOperator) -> tuple[spec.Path, str, str] | None:
+def _has(
+    issue: DevicePluginIssue, operator: stack_file.GpuOperator
+) -> tuple[stack_file.Path, str, str] | None:
     """The key that selects a faulty version, a text on that version, and the first version without
     the issue. None if there is no issue, or if the version is unknown.
     """
     stated = operator.device_plugin.version
     if stated:
-        key: spec.Path = ("gpu_operator", "device_plugin", "version")
+        key: stack_file.Path = ("gpu_operator", "device_plugin", "version")
         version, first, brings = stated, f"v{issue.version}", f"{stated} is an older device plugin"
     else:
         key = ("gpu_operator", "chart_version")

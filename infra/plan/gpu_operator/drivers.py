@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from infra import catalog, spec
+from infra import catalog, stack_file
 from infra.catalog import Gpu, Image, driver_order
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.fleets import FleetPlan
@@ -29,11 +29,11 @@ class Driver:
     of: str
     """The program or image that installs it."""
     source: str
-    key: spec.Path
+    key: stack_file.Path
     """The key of the stack file that decides it."""
 
 
-def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
+def image_driver(image: Image, release: str | None, path: stack_file.Path) -> Driver:
     """The driver of EKS's machine image.
 
     release: as in the stack file, `1.34.0-20260714`. path: of the pool.
@@ -56,7 +56,7 @@ def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
     )
 
 
-def operator_driver(operator: spec.GpuOperator) -> Driver:
+def operator_driver(operator: stack_file.GpuOperator) -> Driver:
     """The driver that the GPU Operator installs, or else the nodes' own driver."""
     written, chart = operator.driver.version, catalog.load().charts.get(operator.chart_version)
     if not operator.driver.enabled:
@@ -79,7 +79,7 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
     )
 
 
-def rolled_driver(operator: spec.GpuOperator) -> str | None:
+def rolled_driver(operator: stack_file.GpuOperator) -> str | None:
     """The operator's driver version if the fleet controller replaces other versions, pool by pool.
 
     That takes a version that agents can compare with NVML's. Otherwise NVIDIA's upgrade controller

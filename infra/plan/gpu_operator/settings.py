@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infra import catalog, spec
+from infra import catalog, stack_file
 from infra.plan.findings import Checked, Stated, nearest, refuse
 from infra.plan.model.nodes import AnyCloud
 from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
@@ -12,7 +12,7 @@ from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 _AT = "gpu_operator"
 
 
-def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
+def resolved(operator: stack_file.GpuOperator, cloud: AnyCloud) -> stack_file.GpuOperator:
     """The operator's settings. If the container toolkit is not stated, the nodes' images decide.
 
     GKE's images have none that the operator can use. EKS's have their own. Existing nodes without
@@ -25,7 +25,7 @@ def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
     return operator.model_copy(update={"toolkit": toolkit})
 
 
-def check_on_gke(operator: spec.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
+def check_on_gke(operator: stack_file.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
     """Refuses settings that need parts which GKE's images lack. The operator has no driver
     container for Container-Optimized OS: Google installs the driver there.
     """
@@ -71,7 +71,7 @@ allowed, which is checked.
 """
 
 
-def _check_adopted(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]:
+def _check_adopted(operator: stack_file.GpuOperator, cloud: AnyCloud) -> Checked[None]:
     """Refuses settings that would be passed to a chart which is not installed, and adoption where
     the cluster is new.
     """
@@ -92,7 +92,7 @@ def _check_adopted(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]
             )
         return
     of_manager = operator.mig_manager.model_fields_set - {"with_reboot"}
-    without_effect: list[spec.Path] = [
+    without_effect: list[stack_file.Path] = [
         *((_AT, key) for key in sorted(operator.model_fields_set - _OF_AN_ADOPTED)),
         *((_AT, "mig_manager", key) for key in sorted(of_manager)),
     ]
@@ -112,7 +112,7 @@ NVIDIA/nvidia-container-toolkit #1130.
 
 
 def _check_device_list(
-    operator: spec.GpuOperator, cloud: AnyCloud, stated: Stated
+    operator: stack_file.GpuOperator, cloud: AnyCloud, stated: Stated
 ) -> Checked[None]:
     """Refuses lists by mount if nothing of the stack makes the nodes' runtime obey them."""
     keys = ("existing", "toolkit", "driver", "cdi", "chart_version")
@@ -147,7 +147,7 @@ def _check_device_list(
         )
 
 
-def _is_before(operator: spec.GpuOperator, chart: str) -> bool:
+def _is_before(operator: stack_file.GpuOperator, chart: str) -> bool:
     """True if the toolkit is that of a chart older than `chart`."""
     if operator.toolkit.version is not None:
         return False
@@ -155,7 +155,7 @@ def _is_before(operator: spec.GpuOperator, chart: str) -> bool:
     return catalog.driver_order(version) < catalog.driver_order(first)
 
 
-def asks_by_mount(pool: PoolPlan, operator: spec.GpuOperator | None) -> bool:
+def asks_by_mount(pool: PoolPlan, operator: stack_file.GpuOperator | None) -> bool:
     """True if the runtime of the pool's nodes obeys mounts, and ignores the variable of containers
     without privileges. operator: the fleet's.
     """
@@ -167,7 +167,7 @@ def asks_by_mount(pool: PoolPlan, operator: spec.GpuOperator | None) -> bool:
 
 
 def check_operator(
-    operator: spec.GpuOperator, cloud: AnyCloud, stated: Stated, *, new_cluster: bool
+    operator: stack_file.GpuOperator, cloud: AnyCloud, stated: Stated, *, new_cluster: bool
 ) -> Checked[None]:
     """Refuses fields that dcgm-exporter lacks, and settings that something else makes void.
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from infra import catalog, spec
+from infra import catalog, stack_file
 from infra.catalog import Cloud, Machine
 from infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, nearest, refuse
 from infra.plan.model.nodes import GpuMachine
-from infra.spec import Path
-from infra.spec.nearest import nearest_names
+from infra.stack_file import Path
+from infra.stack_file.nearest import nearest_names
 
 _SUGGESTIONS = 3
 _MISSPELLED = 0.75
 """Least similarity (0 to 1, difflib) at which a name counts as a misspelling of another."""
-_ALL = "all are in infra/catalog/machines.toml"
+_ALL = "all are in infra/catalog/data/machines.toml"
 
 
 def machine_of(
-    name: str, choice: spec.GpuChoice | None, cloud: Cloud, path: Path, stated: Stated
+    name: str, choice: stack_file.GpuChoice | None, cloud: Cloud, path: Path, stated: Stated
 ) -> Checked[GpuMachine | None]:
     """The GPU machine of a pool, with its own GPUs or with attached ones."""
     if not stated.has((*path, "machine_type")):
@@ -46,7 +46,7 @@ def machine_of(
 
 
 def _with_attached_gpus(
-    machine: Machine, choice: spec.GpuChoice | None, cloud: Cloud, path: Path
+    machine: Machine, choice: stack_file.GpuChoice | None, cloud: Cloud, path: Path
 ) -> Checked[GpuMachine | None]:
     """A machine without GPUs of its own, with the GPUs that the stack file attaches."""
     if not machine.attachable:

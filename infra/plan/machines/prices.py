@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Machine, Price
 from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.nodes import NodeCount
@@ -59,11 +59,13 @@ class Cost:
         }
 
 
-def quote(machine: Machine, capacity: spec.Capacity, region: str) -> Quote:
+def quote(machine: Machine, capacity: stack_file.Capacity, region: str) -> Quote:
     """The price of a machine. A reservation is billed as on-demand. Other kinds have own prices."""
-    if not isinstance(capacity, spec.OnDemand | spec.Spot | spec.Reservation):
+    if not isinstance(capacity, stack_file.OnDemand | stack_file.Spot | stack_file.Reservation):
         return Quote(price=None, missing=f"there is no list price for {capacity.mode}")
-    kind: Literal["on-demand", "spot"] = "spot" if isinstance(capacity, spec.Spot) else "on-demand"
+    kind: Literal["on-demand", "spot"] = (
+        "spot" if isinstance(capacity, stack_file.Spot) else "on-demand"
+    )
     if price := machine.price(kind, region):
         return Quote(price=price)
     return Quote(
@@ -78,7 +80,7 @@ def pool_quote(settings: CloudSettings, fleet: FleetPlan) -> Quote:
 
 
 def system_quote(system: SystemPoolPlan, fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
-    return quote(system.machine, spec.OnDemand(), region_of(fleet))
+    return quote(system.machine, stack_file.OnDemand(), region_of(fleet))
 
 
 def fleet_cost(fleet: FleetPlan) -> Cost:

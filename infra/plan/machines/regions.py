@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from infra import catalog, spec
+from infra import catalog, stack_file
 from infra.catalog import AwsRegion, Machine
 from infra.plan.findings import Checked, Finding, Stated, listed, nearest, refuse
 
@@ -17,7 +17,7 @@ _REGIONS_SHOWN = 6
 _REGION, _LOCATION = ("cluster", "region"), ("cluster", "location")
 
 
-def aws_region(cluster: spec.EksCluster) -> Checked[AwsRegion | None]:
+def aws_region(cluster: stack_file.EksCluster) -> Checked[AwsRegion | None]:
     """None if it is refused."""
     aws = catalog.aws()
     region = aws.regions.get(cluster.region)
@@ -40,7 +40,7 @@ def gcp_region(location: str) -> Checked[str | None]:
 
 
 def _unknown(
-    cloud: str, region: str, regions: Sequence[str], date: str, path: spec.Path, source: str
+    cloud: str, region: str, regions: Sequence[str], date: str, path: stack_file.Path, source: str
 ) -> Finding:
     return refuse(
         path,
@@ -52,7 +52,7 @@ def _unknown(
 
 
 def _not_a_zone(
-    zone: str, region: str, zones: Sequence[str], path: spec.Path, source: str
+    zone: str, region: str, zones: Sequence[str], path: stack_file.Path, source: str
 ) -> Finding:
     return refuse(
         path,
@@ -64,7 +64,7 @@ def _not_a_zone(
 
 
 def check_gcp_zones(
-    zones: Sequence[str], region: str | None, path: spec.Path, stated: Stated
+    zones: Sequence[str], region: str | None, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
     """All zones are in the cluster's region, each listed once.
 
@@ -85,7 +85,7 @@ def check_gcp_zones(
 
 
 def check_aws_zones(
-    zones: Sequence[str], region: AwsRegion | None, path: spec.Path, stated: Stated
+    zones: Sequence[str], region: AwsRegion | None, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
     """Checks zones as for Google Cloud, except that they are given by name or by id."""
     if region is None or not stated.has(_REGION):
@@ -135,7 +135,7 @@ def without_control_planes(region: AwsRegion) -> tuple[str, ...]:
     return tuple(sorted(zone for zone in catalog.aws().no_control_plane if _id_of(zone, region)))
 
 
-def check_one_spelling(fleet: spec.EksFleet, region: AwsRegion | None) -> Checked[None]:
+def check_one_spelling(fleet: stack_file.EksFleet, region: AwsRegion | None) -> Checked[None]:
     """Zones by name or by id: only the account knows whether two of them are the same."""
     first: dict[bool, str] = {}
     for path, zone in _stated_zones(fleet):
@@ -164,8 +164,8 @@ def check_one_spelling(fleet: spec.EksFleet, region: AwsRegion | None) -> Checke
         )
 
 
-def _stated_zones(fleet: spec.EksFleet) -> Iterator[tuple[spec.Path, str]]:
-    places: list[tuple[spec.Path, Sequence[str] | None]] = [
+def _stated_zones(fleet: stack_file.EksFleet) -> Iterator[tuple[stack_file.Path, str]]:
+    places: list[tuple[stack_file.Path, Sequence[str] | None]] = [
         (("cluster", "zones"), fleet.cluster.zones),
         (("system_pool", "zones"), fleet.system_pool.zones),
         *((("node_pools", i, "zones"), p.zones) for i, p in enumerate(fleet.node_pools)),
@@ -184,10 +184,10 @@ def check_offered_there(
     machine: Machine,
     region: AwsRegion | None,
     zones: Sequence[str],
-    path: spec.Path,
+    path: stack_file.Path,
     stated: Stated,
     *,
-    at: spec.Path | None = None,
+    at: stack_file.Path | None = None,
 ) -> Checked[None]:
     """path: of the pool. at: the key of the machine type, if not machine_type."""
     if region is None or not stated.has(_REGION):
@@ -218,13 +218,13 @@ def check_offered_there(
             )
 
 
-def check_eks_version(cluster: spec.EksCluster) -> Checked[None]:
+def check_eks_version(cluster: stack_file.EksCluster) -> Checked[None]:
     aws = catalog.aws()
     if cluster.version is not None and cluster.version not in aws.versions:
         yield _no_version("EKS", cluster.version, aws.versions, aws.date)
 
 
-def check_gke_version(cluster: spec.GkeCluster) -> Checked[None]:
+def check_gke_version(cluster: stack_file.GkeCluster) -> Checked[None]:
     gcp, version = catalog.gcp(), cluster.version
     versions = gcp.versions
     if cluster.release_channel == "EXTENDED":
@@ -258,7 +258,7 @@ def _is_local(zone: str, region: AwsRegion) -> bool:
     return zone.startswith(f"{region.name}-")
 
 
-def _elsewhere(zone: str, region: str, example: str, path: spec.Path, source: str) -> Finding:
+def _elsewhere(zone: str, region: str, example: str, path: stack_file.Path, source: str) -> Finding:
     return refuse(
         path,
         f"{zone} is not a zone of {region}, where the cluster is",
@@ -267,7 +267,7 @@ def _elsewhere(zone: str, region: str, example: str, path: spec.Path, source: st
     )
 
 
-def _check_once(zones: Sequence[str], path: spec.Path) -> Checked[None]:
+def _check_once(zones: Sequence[str], path: stack_file.Path) -> Checked[None]:
     if len(set(zones)) == len(zones):
         return
     for zone, times in Counter(zones).items():
@@ -278,7 +278,7 @@ def _check_once(zones: Sequence[str], path: spec.Path) -> Checked[None]:
 
 
 def check_key_region(
-    arn: str, path: spec.Path, region: AwsRegion | None, user: str, source: str
+    arn: str, path: stack_file.Path, region: AwsRegion | None, user: str, source: str
 ) -> Checked[None]:
     """Refuses a KMS key of another region or partition. user: the key's user, as `the nodes are`.
     region: None if it is not in the catalog.

@@ -8,7 +8,7 @@ from typing import Literal
 
 from infra.plan.model.access import AccessEntryPlan
 from infra.plan.model.role_names import role_name
-from infra.spec import (
+from infra.stack_file import (
     EksEndpoint,
     EksNetwork,
     ExistingNetwork,

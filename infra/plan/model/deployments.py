@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from infra.plan.model.memory import ModelMemory
 from infra.plan.model.scaling import AutoscalingPlan
-from infra.spec import ServedWorkload, VllmWorkload
+from infra.stack_file import ServedWorkload, VllmWorkload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,14 @@ from infra.plan.model.pools import (
     SystemPoolPlan,
 )
 from infra.plan.model.scaling import PodAutoscalingPlan
-from infra.spec import ExistingNetwork, Fractional, GpuOperator, MetricsSource, NodeAgent, PodGuard
+from infra.stack_file import (
+    ExistingNetwork,
+    Fractional,
+    GpuOperator,
+    MetricsSource,
+    NodeAgent,
+    PodGuard,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from infra.spec import ExistingPrometheus, ManagedPrometheus, Monitoring, PrometheusStack
+from infra.stack_file import ExistingPrometheus, ManagedPrometheus, Monitoring, PrometheusStack
 
 _CHART: Final = "kube-prometheus-stack"
 _LONGEST_NAME: Final = 26

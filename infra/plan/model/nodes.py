@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Gpu, Machine
 
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -25,7 +25,7 @@ CLOUD_TAINT_EFFECT: Final[Mapping[TaintEffect, CloudTaintEffect]] = {
 }
 SYSTEM_LABELS: Final[Mapping[str, str]] = {"slicewright.io/role": "system"}
 """Labels of the system pool's nodes, which run the controller and the GPU operator."""
-AnyPool = spec.GkePool | spec.EksPool | spec.ByoPool
+AnyPool = stack_file.GkePool | stack_file.EksPool | stack_file.ByoPool
 NO_GKE_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
 """Keeps GKE's own device plugin off a node. Source: GKE docs, NVIDIA GPU Operator."""
 OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"

@@ -11,7 +11,7 @@ from infra.plan.model.clusters import GpuNetwork
 from infra.plan.model.launch_templates import EksTemplate
 from infra.plan.model.nodes import NodeCount, Taint
 from infra.plan.model.offers import Offer
-from infra.spec import (
+from infra.stack_file import (
     Capacity,
     CapacityBlock,
     EksRepair,

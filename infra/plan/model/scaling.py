@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from infra import spec
+from infra import stack_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 class AutoscalingPlan:
     """Replicas between two numbers. Two plans are equal if they create the same objects."""
 
-    settings: spec.Autoscaling
+    settings: stack_file.Autoscaling
     max: int
     places: int = field(compare=False)
     """Replicas that find a device, and processor and memory, if no other workload takes them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apis.names import NAMESPACE
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.monitoring import MonitoringPlan
 from infra.plan.model.nodes import AnyCloud
@@ -28,29 +28,33 @@ manifests/operator.yaml.
 
 
 def monitoring_of(
-    fleet: spec.Fleet, cloud: AnyCloud, stated: Stated
+    fleet: stack_file.Fleet, cloud: AnyCloud, stated: Stated
 ) -> Checked[MonitoringPlan | None]:
     """None without `monitoring`."""
     monitoring = fleet.monitoring
     if monitoring is None:
         return None
-    if isinstance(fleet, spec.ByoFleet) and fleet.cluster is None and stated.has(("cluster",)):
+    if (
+        isinstance(fleet, stack_file.ByoFleet)
+        and fleet.cluster is None
+        and stated.has(("cluster",))
+    ):
         yield refuse(
             _AT,
             "needs a cluster: agents of hosts answer on 127.0.0.1 only",
             "leave it out, or add a cluster",
             in_key=True,
         )
-    if isinstance(monitoring, spec.ManagedPrometheus):
+    if isinstance(monitoring, stack_file.ManagedPrometheus):
         yield from _check_managed(fleet, cloud)
-    elif isinstance(monitoring, spec.PrometheusStack):
+    elif isinstance(monitoring, stack_file.PrometheusStack):
         yield from _check_stack(monitoring, fleet, stated)
     yield from _check_dcgm(fleet)
     return MonitoringPlan(settings=monitoring)
 
 
-def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:
-    if not isinstance(fleet, spec.GkeFleet):
+def _check_managed(fleet: stack_file.Fleet, cloud: AnyCloud) -> Checked[None]:
+    if not isinstance(fleet, stack_file.GkeFleet):
         yield refuse(
             (*_AT, "prometheus"),
             f"Managed Service for Prometheus collects in GKE clusters, and this fleet's cloud is "
@@ -69,7 +73,9 @@ def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:
         )
 
 
-def _check_stack(stack: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated) -> Checked[None]:
+def _check_stack(
+    stack: stack_file.PrometheusStack, fleet: stack_file.Fleet, stated: Stated
+) -> Checked[None]:
     at = (*_AT, "namespace")
     operator = fleet.gpu_operator
     if stack.namespace in _RESERVED_NAMESPACES:
@@ -83,7 +89,7 @@ def _check_stack(stack: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated)
             at, "it is the GPU operator's namespace, whose pods are privileged", "write another"
         )
     elif stack.create_namespace and any(
-        not isinstance(workload, spec.Workload)
+        not isinstance(workload, stack_file.Workload)
         and workload.create_namespace
         and workload.namespace == stack.namespace
         for workload in fleet.workloads
@@ -103,7 +109,7 @@ def _check_stack(stack: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated)
         )
 
 
-def _check_dcgm(fleet: spec.Fleet) -> Checked[None]:
+def _check_dcgm(fleet: stack_file.Fleet) -> Checked[None]:
     """One monitor for the GPU operator's DCGM exporter: also of an operator that is adopted."""
     operator = fleet.gpu_operator
     if operator is not None and operator.dcgm_exporter.service_monitor.enabled:
@@ -116,11 +122,11 @@ def _check_dcgm(fleet: spec.Fleet) -> Checked[None]:
 
 
 def readers(
-    stated: tuple[spec.MetricsSource, ...], monitoring: MonitoringPlan | None
-) -> tuple[spec.MetricsSource, ...]:
+    stated: tuple[stack_file.MetricsSource, ...], monitoring: MonitoringPlan | None
+) -> tuple[stack_file.MetricsSource, ...]:
     """Who may connect to the ports of agents and controller: also the Prometheus of the fleet."""
     if monitoring is None:
         return stated
     namespace, pods = _COLLECTORS if monitoring.namespace is None else (monitoring.namespace, _PODS)
-    prometheus = spec.MetricsNamespace(namespace=namespace, pods={_NAME: pods})
+    prometheus = stack_file.MetricsNamespace(namespace=namespace, pods={_NAME: pods})
     return stated if prometheus in stated else (*stated, prometheus)

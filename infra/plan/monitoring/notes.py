@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from infra.plan.model.fleets import ExistingFleetPlan, FleetPlan, GkeFleetPlan
-from infra.spec import ContainerWorkload, ExistingPrometheus, ManagedPrometheus, PrometheusStack
+from infra.stack_file import (
+    ContainerWorkload,
+    ExistingPrometheus,
+    ManagedPrometheus,
+    PrometheusStack,
+)
 
 
 def monitoring_notes(fleet: FleetPlan) -> list[str]:

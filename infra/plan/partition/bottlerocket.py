@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeGuard
 
-from infra import catalog, geometry, spec
+from infra import catalog, geometry, stack_file
 from infra.catalog import Gpu
 from infra.geometry import naming
 from infra.plan.findings import Checked, listed, refuse
@@ -23,15 +23,17 @@ from infra.plan.partition.partitions import Partitioning, check_mig
 _SETTINGS: Final = "bottlerocket.dev, settings.kubelet-device-plugins"
 
 
-def with_bottlerocket(pool: AnyPool) -> TypeGuard[spec.EksPool]:
+def with_bottlerocket(pool: AnyPool) -> TypeGuard[stack_file.EksPool]:
     """Whether the pool's nodes run Bottlerocket, not Amazon Linux or another cloud's image."""
-    return isinstance(pool, spec.EksPool) and (pool.ami_type or "").startswith("BOTTLEROCKET_")
+    return isinstance(pool, stack_file.EksPool) and (pool.ami_type or "").startswith(
+        "BOTTLEROCKET_"
+    )
 
 
-def check_system(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+def check_system(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     """Refuses settings that the pool's operating system does not support."""
     if not with_bottlerocket(pool):
-        if isinstance(pool.partition, spec.Native):
+        if isinstance(pool.partition, stack_file.Native):
             yield refuse(
                 (*path, "partition", "mode"),
                 "EKS's Amazon Linux does not partition GPUs itself",
@@ -39,7 +41,7 @@ def check_system(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
                 "EKS user guide, EKS-optimized accelerated AMIs",
             )
         return
-    if isinstance(pool.partition, spec.Operator):
+    if isinstance(pool.partition, stack_file.Operator):
         yield refuse(
             (*path, "partition", "mode"),
             "Bottlerocket partitions GPUs itself when it boots, and has its own device plugin; "
@@ -47,10 +49,10 @@ def check_system(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
             "write {mode: native, profile: …}, or another ami_type",
             _SETTINGS,
         )
-    if isinstance(pool.sharing, spec.Mps | spec.FractionalSharing):
+    if isinstance(pool.sharing, stack_file.Mps | stack_file.FractionalSharing):
         yield refuse(
             (*path, "sharing", "mode")
-            if isinstance(pool.sharing, spec.Mps)
+            if isinstance(pool.sharing, stack_file.Mps)
             else (*path, "sharing"),
             f"{pool.sharing.mode} is not supported here with Bottlerocket's own device plugin",
             "write time-slicing, or another ami_type",
@@ -67,7 +69,7 @@ def check_system(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
 
 
 def bottlerocket_partitioning(
-    partition: spec.Native | None, path: spec.Path, gpus: Gpus
+    partition: stack_file.Native | None, path: stack_file.Path, gpus: Gpus
 ) -> Checked[Partitioning | None]:
     """partition: None for whole GPUs.
 
@@ -116,7 +118,7 @@ def bottlerocket_partitioning(
 
 
 def bottlerocket_sharing(
-    sharing: spec.TimeSlicing, path: spec.Path, devices: Mapping[str, int] | None
+    sharing: stack_file.TimeSlicing, path: stack_file.Path, devices: Mapping[str, int] | None
 ) -> Checked[tuple[ReplicatedResource, ...] | None]:
     """One number of replicas for all devices of a node. devices: None if they are unknown."""
     if not isinstance(sharing.replicas, int):
@@ -149,11 +151,11 @@ def bottlerocket_sharing(
 
 
 def settings_of(
-    pool: spec.EksPool, gpu: Gpu, sharing: tuple[ReplicatedResource, ...]
+    pool: stack_file.EksPool, gpu: Gpu, sharing: tuple[ReplicatedResource, ...]
 ) -> BottlerocketSettings:
     """pool: not refused before."""
     catalog_mig, mig = catalog.bottlerocket_mig(), None
-    if isinstance(pool.partition, spec.Native):
+    if isinstance(pool.partition, stack_file.Native):
         kind = gpu.profiles[pool.partition.profile].kind.kind
         mig = (catalog_mig.models[gpu.name], catalog_mig.partitions[kind])
     shared = sharing[0] if sharing else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Gpu
 from infra.plan.findings import CATALOG, Checked, Stated, refuse
 from infra.plan.model.deployments import WorkloadPlan
@@ -20,12 +20,14 @@ _HAMI = "Project-HAMi/HAMi docs"
 _DEFAULT_SHARES: Mapping[str, int] = {"hami": 10, "vke": 16}
 
 
-def containers_per_gpu(fractional: spec.Fractional) -> int:
+def containers_per_gpu(fractional: stack_file.Fractional) -> int:
     """Limit of containers per card. Source: HAMi's deviceSplitCount; VKE's documented limit."""
     return fractional.shares_per_gpu or _DEFAULT_SHARES[fractional.provider]
 
 
-def fractional_resources(fractional: spec.Fractional, gpu: Gpu, count: int) -> Mapping[str, int]:
+def fractional_resources(
+    fractional: stack_file.Fractional, gpu: Gpu, count: int
+) -> Mapping[str, int]:
     """Allocatable per node. HAMi's scheduler tracks memory and compute outside the Node."""
     if fractional.provider == "hami":
         return {"nvidia.com/gpu": count * containers_per_gpu(fractional)}
@@ -36,7 +38,7 @@ def fractional_resources(fractional: spec.Fractional, gpu: Gpu, count: int) -> M
 
 
 def fractional_labels(
-    fractional: spec.Fractional, workloads: Sequence[spec.AnyWorkload]
+    fractional: stack_file.Fractional, workloads: Sequence[stack_file.AnyWorkload]
 ) -> Mapping[str, str]:
     """Node labels that make the scheduler share a node's GPUs."""
     if fractional.provider == "hami":
@@ -47,23 +49,29 @@ def fractional_labels(
     }
 
 
-def _compute_policy(fractional: spec.Fractional, workloads: Sequence[spec.AnyWorkload]) -> str:
+def _compute_policy(
+    fractional: stack_file.Fractional, workloads: Sequence[stack_file.AnyWorkload]
+) -> str:
     """VKE's policy, one for the fleet: a pod is only scheduled on a node with the same policy."""
     several = any(share.gpu_share.cards > 1 for _, share in _shares(workloads))
     return fractional.compute_policy or (_SEVERAL_CARDS if several else "fixed-share")
 
 
-def _shares(workloads: Sequence[spec.AnyWorkload]) -> list[tuple[int, spec.Workload]]:
+def _shares(workloads: Sequence[stack_file.AnyWorkload]) -> list[tuple[int, stack_file.Workload]]:
     """The workloads that ask for fractions, with their places in the file."""
     return [
-        (i, workload) for i, workload in enumerate(workloads) if isinstance(workload, spec.Workload)
+        (i, workload)
+        for i, workload in enumerate(workloads)
+        if isinstance(workload, stack_file.Workload)
     ]
 
 
-def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
+def check_fractional(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
     """A fractional scheduler needs fractional pools, and they need it."""
     pools = [
-        i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalSharing)
+        i
+        for i, p in enumerate(fleet.node_pools)
+        if isinstance(p.sharing, stack_file.FractionalSharing)
     ]
     if not stated.has(("fractional",)):
         return
@@ -100,7 +108,7 @@ def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
         )
 
 
-def _check_vke(fleet: spec.Fleet, fractional: spec.Fractional) -> Checked[None]:
+def _check_vke(fleet: stack_file.Fleet, fractional: stack_file.Fractional) -> Checked[None]:
     """Refuses settings that Volcengine's scheduler does not support."""
     if fractional.provider == "vke" and fleet.cloud != "byo":
         yield refuse(
@@ -119,7 +127,7 @@ def _check_vke(fleet: spec.Fleet, fractional: spec.Fractional) -> Checked[None]:
 
 
 def _check_compute_policy(
-    fleet: spec.Fleet, fractional: spec.Fractional, stated: Stated
+    fleet: stack_file.Fleet, fractional: stack_file.Fractional, stated: Stated
 ) -> Checked[None]:
     at = ("fractional", "compute_policy")
     if fractional.compute_policy is None:
@@ -149,20 +157,22 @@ def _check_compute_policy(
 
 
 def plan_workloads(
-    fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], stated: Stated
+    fleet: stack_file.Fleet, nodes: Sequence[tuple[Gpu, int]], stated: Stated
 ) -> Checked[tuple[WorkloadPlan, ...]]:
     """The requests of all workloads.
 
     nodes: GPU and count per node of each fractional pool that could be planned.
     """
-    fractional = [p for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)]
+    fractional = [
+        p for p in fleet.node_pools if isinstance(p.sharing, stack_file.FractionalSharing)
+    ]
     if len(nodes) < len(fractional) or not all(
         stated.has_for_all(fleet.node_pools, key) for key in ("sharing", "gpu")
     ):
         nodes = ()  # a pool that could not be planned may have larger cards, or more of them
     planned = []
     for i, workload in _shares(fleet.workloads):
-        at: spec.Path = ("workloads", i, "gpu_share")
+        at: stack_file.Path = ("workloads", i, "gpu_share")
         if not stated.has(("fractional",)):
             continue
         if fleet.fractional is None:
@@ -193,8 +203,8 @@ def plan_workloads(
 
 
 def _check_request(
-    request: spec.FractionalRequest,
-    at: spec.Path,
+    request: stack_file.FractionalRequest,
+    at: stack_file.Path,
     source: str,
     most_cards: int,
     card_mib: int | None,
@@ -208,9 +218,13 @@ def _check_request(
 
 
 def _check_compute(
-    request: spec.FractionalRequest, at: spec.Path, source: str, most_cards: int
+    request: stack_file.FractionalRequest, at: stack_file.Path, source: str, most_cards: int
 ) -> Checked[None]:
-    cards, mib, percent = request.cards, spec.mebibytes(request.memory), request.compute_percent
+    cards, mib, percent = (
+        request.cards,
+        stack_file.mebibytes(request.memory),
+        request.compute_percent,
+    )
     if percent % cards:
         up = min(-(-percent // cards), 100) * cards
         yield refuse(
@@ -234,9 +248,9 @@ def _check_compute(
 
 
 def _check_card_memory(
-    request: spec.FractionalRequest, at: spec.Path, source: str, card_mib: int | None
+    request: stack_file.FractionalRequest, at: stack_file.Path, source: str, card_mib: int | None
 ) -> Checked[None]:
-    cards, mib = request.cards, spec.mebibytes(request.memory)
+    cards, mib = request.cards, stack_file.mebibytes(request.memory)
     per_card = max(-(-mib // cards), _LEAST_MIB)
     per_card = per_card if card_mib is None else min(per_card, card_mib)
     if mib % cards:
@@ -263,10 +277,14 @@ def _check_card_memory(
 
 
 def _request(
-    workload: spec.Workload, fractional: spec.Fractional, compute_policy: str
+    workload: stack_file.Workload, fractional: stack_file.Fractional, compute_policy: str
 ) -> WorkloadPlan:
     request = workload.gpu_share
-    cards, mib, percent = request.cards, spec.mebibytes(request.memory), request.compute_percent
+    cards, mib, percent = (
+        request.cards,
+        stack_file.mebibytes(request.memory),
+        request.compute_percent,
+    )
     annotations: Mapping[str, str]
     if fractional.provider == "hami":
         requests = {

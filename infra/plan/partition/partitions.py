@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from apis.desired_state import Desired, DesiredGpu, DesiredSharing, Partitioner
-from infra import catalog, geometry, spec
+from infra import catalog, geometry, stack_file
 from infra.catalog import Gpu, driver_order
 from infra.catalog.named import config_name
 from infra.geometry import Fit, Misfit, naming
@@ -20,7 +20,7 @@ from infra.plan.model.offers import Offer, ReplicatedResource, instances_of, sam
 from infra.plan.partition.layout_names import ALL_DISABLED, layout_name
 from infra.plan.partition.resource_names import resource_of
 from infra.plan.partition.sharing import allocatable
-from infra.spec import Path
+from infra.stack_file import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def unpartitioned(gpus: Gpus, *, by_mig_manager: bool) -> Partitioning:
 
 
 def gke_partitioning(
-    partition: spec.Native, path: Path, gpus: GpuMachine
+    partition: stack_file.Native, path: Path, gpus: GpuMachine
 ) -> Checked[Partitioning | None]:
     """GKE makes as many partitions of one profile as fit, and advertises all as nvidia.com/gpu."""
     profile, at = partition.profile, (*path, "profile")
@@ -76,7 +76,7 @@ def gke_partitioning(
     )
 
 
-def check_ways(partition: spec.Operator, path: Path) -> Checked[None]:
+def check_ways(partition: stack_file.Operator, path: Path) -> Checked[None]:
     """Exactly one of layout, config and gpus states the layout."""
     ways = _ways(partition)
     if len(ways) != 1:
@@ -89,7 +89,7 @@ def check_ways(partition: spec.Operator, path: Path) -> Checked[None]:
 
 
 def operator_partitioning(
-    partition: spec.Operator,
+    partition: stack_file.Operator,
     pool: str,
     path: Path,
     gpus: Gpus,
@@ -208,12 +208,12 @@ def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:
     return gpu.family is not None
 
 
-def _ways(partition: spec.Operator) -> list[str]:
+def _ways(partition: stack_file.Operator) -> list[str]:
     return [name for name in ("layout", "config", "gpus") if getattr(partition, name) is not None]
 
 
 def _requested_layouts(
-    way: str, partition: spec.Operator, gpus: Gpus, path: Path, stated: Stated
+    way: str, partition: stack_file.Operator, gpus: Gpus, path: Path, stated: Stated
 ) -> Checked[tuple[Layout, ...] | None]:
     at = (*path, way)
     match getattr(partition, way):
@@ -262,7 +262,7 @@ def _config_alike(config: str, gpu: Gpu) -> str:
 
 
 def _by_index(
-    groups: tuple[spec.GpuGroup, ...], gpus: Gpus, path: Path, stated: Stated
+    groups: tuple[stack_file.GpuGroup, ...], gpus: Gpus, path: Path, stated: Stated
 ) -> Checked[tuple[Layout, ...] | None]:
     layouts: dict[int, Layout] = {}
     valid, complete = True, True

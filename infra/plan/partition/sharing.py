@@ -7,19 +7,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Finding, Stated, listed, refuse
 from infra.plan.model.nodes import WHOLE_GPU, AnyCloud, MigStrategy, SharingStrategy
 from infra.plan.model.offers import ReplicatedResource
 from infra.plan.model.pools import PoolPlan
-from infra.spec import Path
+from infra.stack_file import Path
 
 _GKE_CLIENTS = (2, 48)
 _MPS_CLIENTS = 48
 _LONGEST_NAME = 63
 _GKE = "GoogleCloudPlatform/container-engine-accelerators, pkg/gpu/nvidia/gpusharing"
 _PLUGIN = "NVIDIA/k8s-device-plugin, internal/plugin and README"
-Replicated = spec.TimeSlicing | spec.Mps
+Replicated = stack_file.TimeSlicing | stack_file.Mps
 
 
 def gke_sharing(
@@ -92,7 +92,7 @@ def plugin_sharing(
     """
     strategy_is_valid = stated.has(("gpu_operator", "mig_strategy"))
     wrong: list[Finding] = []
-    if isinstance(sharing, spec.Mps):
+    if isinstance(sharing, stack_file.Mps):
         strategy_of_mps = strategy if strategy_is_valid else "none"
         wrong += _check_mps(path, partitioned=partitioned, strategy=strategy_of_mps, cloud=cloud)
     if devices is not None and strategy_is_valid:
@@ -158,7 +158,7 @@ def _check_duplicates(sharing: Replicated, path: Path) -> Checked[None]:
 
 def _check_replicas(sharing: Replicated, path: Path, each: Mapping[str, int]) -> Checked[None]:
     for name, replicas in each.items():
-        if isinstance(sharing, spec.Mps) and replicas > _MPS_CLIENTS:
+        if isinstance(sharing, stack_file.Mps) and replicas > _MPS_CLIENTS:
             yield refuse(
                 (*path, "replicas"),
                 f"{replicas}: MPS has at most {_MPS_CLIENTS} clients per GPU",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Machine
 from infra.plan.findings import Checked, refuse
 
@@ -21,7 +21,7 @@ _EKS_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}|arn:[^:]+:resource-groups:.+")
 
 
 def check_capacity(
-    capacity: spec.Capacity, cloud: str, path: spec.Path, zones: Sequence[str]
+    capacity: stack_file.Capacity, cloud: str, path: stack_file.Path, zones: Sequence[str]
 ) -> Checked[None]:
     """path: of the pool."""
     at = (*path, "capacity")
@@ -35,9 +35,11 @@ def check_capacity(
         )
         return
     match capacity:
-        case spec.OnDemand() | spec.Spot() | spec.FlexStart() | spec.Queued():
+        case (
+            stack_file.OnDemand() | stack_file.Spot() | stack_file.FlexStart() | stack_file.Queued()
+        ):
             pass
-        case spec.Reservation(reservation=name):
+        case stack_file.Reservation(reservation=name):
             if cloud == "eks" and name is not None and not _EKS_RESERVATION.fullmatch(name):
                 yield refuse(
                     (*at, "reservation"),
@@ -52,14 +54,16 @@ def check_capacity(
                     "write that zone, or the ARN of a resource group with a reservation in each",
                     "EC2 user guide, On-Demand Capacity Reservations",
                 )
-        case spec.CapacityBlock():
+        case stack_file.CapacityBlock():
             if len(zones) != 1:
                 yield refuse(
                     (*path, "zones"), "a capacity block is in one zone", "write that zone", _EKS
                 )
 
 
-def check_offered(capacity: spec.Capacity, machine: Machine, path: spec.Path) -> Checked[None]:
+def check_offered(
+    capacity: stack_file.Capacity, machine: Machine, path: stack_file.Path
+) -> Checked[None]:
     """Some machine types are offered with some kinds of capacity only: p5e in capacity blocks."""
     owner, _ = _OTHER_CLOUD.get(capacity.mode, (machine.cloud, ""))
     if (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 from infra.plan.machines.machine_types import system_machine
 from infra.plan.model.pools import SystemPoolPlan
@@ -21,7 +21,7 @@ _NOT_OF_EXISTING = (
 
 
 def system_pool(
-    settings: spec.SystemPool, cloud: Literal["gke", "eks"], zones: tuple[str, ...]
+    settings: stack_file.SystemPool, cloud: Literal["gke", "eks"], zones: tuple[str, ...]
 ) -> Checked[SystemPoolPlan | None]:
     machine = yield from system_machine(settings.machine_type or _SYSTEM_MACHINE[cloud], cloud)
     nodes = yield from count_of(settings.nodes, ("system_pool", "nodes"))
@@ -36,13 +36,13 @@ def system_pool(
     return SystemPoolPlan(name=SYSTEM_POOL, machine=machine, zones=zones, nodes=nodes)
 
 
-def check_existing(cluster: spec.GkeCluster | spec.EksCluster) -> Checked[None]:
+def check_existing(cluster: stack_file.GkeCluster | stack_file.EksCluster) -> Checked[None]:
     """The settings of an existing cluster are not changed. Nodes may be in other subnets."""
     for name in _NOT_OF_EXISTING:
         if (
             cluster.existing
             and name in cluster.model_fields_set
-            and not isinstance(getattr(cluster, name), spec.ExistingNetwork)
+            and not isinstance(getattr(cluster, name), stack_file.ExistingNetwork)
         ):
             yield refuse(
                 ("cluster", name),

@@ -14,7 +14,7 @@ from apis.names import (
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
 )
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.nodes import (
     CLOUD_TAINT_EFFECT,
@@ -27,7 +27,7 @@ from infra.plan.model.nodes import (
     Taint,
     TaintEffect,
 )
-from infra.spec import REFERENCE, Path
+from infra.stack_file import REFERENCE, Path
 
 _OPERAND_LABEL = "nvidia.com/gpu.deploy."
 """Prefix of the labels that choose each operand's nodes for the operator. mig-manager pauses
@@ -59,11 +59,11 @@ _GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
 """GKE adds it to every GPU node, to keep away pods that need no GPU. slicewright does so on EKS."""
 
 
-def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCount]:
+def count_of(nodes: stack_file.Fixed | stack_file.Autoscaled, path: Path) -> Checked[NodeCount]:
     match nodes:
-        case spec.Fixed(count=count):
+        case stack_file.Fixed(count=count):
             return NodeCount(min=count, max=count, autoscaled=False)
-        case spec.Autoscaled(min=fewest, max=largest):
+        case stack_file.Autoscaled(min=fewest, max=largest):
             if fewest > largest:
                 yield refuse(
                     path,
@@ -154,7 +154,7 @@ def _reserved_label(key: str, pool: AnyPool, cloud: AnyCloud) -> _ReservedLabel 
     if key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
         return _GKE_PLUGIN_REMOVED
     by_operator = key in _OPERATORS_LABELS or key.startswith(_OPERAND_LABEL)
-    if by_operator and isinstance(pool.partition, spec.Operator):
+    if by_operator and isinstance(pool.partition, stack_file.Operator):
         return _SET_BY_OPERATOR
     if key.startswith(_SLICEWRIGHT_PREFIX):
         return _SLICEWRIGHT_LABEL

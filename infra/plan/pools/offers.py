@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from apis.label_keys import PLUGIN_CONFIG_LABEL
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.nodes import (
     NO_GKE_PLUGIN_LABEL,
@@ -37,12 +37,12 @@ from infra.plan.partition.sharing import gke_sharing, plugin_sharing
 
 def offer_of(
     pool: AnyPool,
-    path: spec.Path,
+    path: stack_file.Path,
     gpus: Gpus | None,
     *,
     cloud: AnyCloud,
     strategy: MigStrategy,
-    fractional: spec.Fractional | None,
+    fractional: stack_file.Fractional | None,
     stated: Stated,
 ) -> Checked[tuple[Offer, Mapping[str, str]] | None]:
     """The resources that the nodes advertise, and the labels that they need for it. None if they
@@ -57,12 +57,12 @@ def offer_of(
     sharing = yield from _sharing(pool, path, partitioning, cloud, strategy, stated)
     if gpus is None or partitioning is None or sharing is None:
         return None
-    by_fractions = isinstance(pool.sharing, spec.FractionalSharing) and fractional is not None
+    by_fractions = isinstance(pool.sharing, stack_file.FractionalSharing) and fractional is not None
     # GPU feature discovery comes with the operator, and HAMi takes the place of its device plugin.
     discovered = (
         not by_fractions
         and not with_bottlerocket(pool)
-        and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
+        and (cloud != "gke" or isinstance(pool.partition, stack_file.Operator))
     )
     offer_plan = offer(
         pool.name,
@@ -84,7 +84,7 @@ def offer_of(
 
 def _sharing(
     pool: AnyPool,
-    path: spec.Path,
+    path: stack_file.Path,
     partitioning: Partitioning | None,
     cloud: AnyCloud,
     strategy: MigStrategy,
@@ -95,12 +95,12 @@ def _sharing(
     partitioned = (
         any(partitioning.layouts)
         if partitioning
-        else not isinstance(pool.partition, spec.Unpartitioned)
+        else not isinstance(pool.partition, stack_file.Unpartitioned)
     )
     match pool.sharing:
-        case spec.Exclusive():
+        case stack_file.Exclusive():
             return ()
-        case spec.FractionalSharing():
+        case stack_file.FractionalSharing():
             if not partitioned:
                 return ()
             yield refuse(
@@ -110,9 +110,9 @@ def _sharing(
                 "Project-HAMi/HAMi docs",
             )
             return None
-        case spec.TimeSlicing() | spec.Mps() as sharing:
+        case stack_file.TimeSlicing() | stack_file.Mps() as sharing:
             if with_bottlerocket(pool):
-                if isinstance(sharing, spec.Mps):
+                if isinstance(sharing, stack_file.Mps):
                     return None
                 return (yield from bottlerocket_sharing(sharing, at, devices))
             if cloud == "gke" and not stated.has((*path, "partition", "mode")):
@@ -134,46 +134,48 @@ def _sharing(
 
 def _has_plugin_config(pool: AnyPool, cloud: AnyCloud) -> bool:
     """True if the operator's device plugin shares the pool's GPUs, by a config of its own."""
-    if not isinstance(pool.sharing, spec.TimeSlicing | spec.Mps) or with_bottlerocket(pool):
+    if not isinstance(pool.sharing, stack_file.TimeSlicing | stack_file.Mps) or with_bottlerocket(
+        pool
+    ):
         return False
-    return cloud != "gke" or isinstance(pool.partition, spec.Operator)
+    return cloud != "gke" or isinstance(pool.partition, stack_file.Operator)
 
 
 def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:
     """The labels that keep one of two device plugins off the nodes."""
-    if cloud == "gke" and isinstance(pool.partition, spec.Operator):
+    if cloud == "gke" and isinstance(pool.partition, stack_file.Operator):
         return {NO_GKE_PLUGIN_LABEL: "true"}
     return {OPERANDS_LABEL: "false"} if with_bottlerocket(pool) else {}
 
 
 def _partitioning(
     pool: AnyPool,
-    path: spec.Path,
+    path: stack_file.Path,
     gpus: Gpus | None,
     cloud: AnyCloud,
     strategy: MigStrategy,
     stated: Stated,
 ) -> Checked[Partitioning | None]:
-    if isinstance(pool.partition, spec.Operator):
+    if isinstance(pool.partition, stack_file.Operator):
         yield from check_ways(pool.partition, path)
     if gpus is None:
         return None
     if with_bottlerocket(pool):
-        if isinstance(pool.partition, spec.Operator):
+        if isinstance(pool.partition, stack_file.Operator):
             return None  # refused elsewhere
-        native = pool.partition if isinstance(pool.partition, spec.Native) else None
+        native = pool.partition if isinstance(pool.partition, stack_file.Native) else None
         return (yield from bottlerocket_partitioning(native, path, gpus))
     match pool.partition:
-        case spec.Unpartitioned():
+        case stack_file.Unpartitioned():
             # HAMi's device plugin takes the place of NVIDIA's, and no operand changes MIG there.
-            fractional = isinstance(pool.sharing, spec.FractionalSharing)
+            fractional = isinstance(pool.sharing, stack_file.FractionalSharing)
             return unpartitioned(gpus, by_mig_manager=cloud != "gke" and not fractional)
-        case spec.Native() as partition:
+        case stack_file.Native() as partition:
             if cloud != "gke":
                 return None  # refused elsewhere
             assert isinstance(gpus, GpuMachine), "GKE pools have machines"
             return (yield from gke_partitioning(partition, path, gpus))
-        case spec.Operator() as partition:
+        case stack_file.Operator() as partition:
             return (
                 yield from operator_partitioning(partition, pool.name, path, gpus, strategy, stated)
             )

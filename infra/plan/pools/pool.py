@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated
 from infra.plan.gpu_operator.drivers import Driver, check_driver
 from infra.plan.model.nodes import AnyCloud, AnyPool, Gpus, MigStrategy
@@ -17,13 +17,13 @@ SYSTEM_PODS = 10
 
 def pool_plan(
     pool: AnyPool,
-    path: spec.Path,
+    path: stack_file.Path,
     gpus: Gpus | None,
     *,
     cloud: AnyCloud,
     strategy: MigStrategy,
     driver: Driver | None,
-    fractional: spec.Fractional | None,
+    fractional: stack_file.Fractional | None,
     stated: Stated,
 ) -> Checked[PlannedPool[None] | None]:
     """The part of a pool's plan that is the same in all clouds. None if something is refused.

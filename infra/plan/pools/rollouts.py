@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, refuse
 from infra.plan.model.nodes import AnyPool
 
 
-def rollout_of(pool: AnyPool, path: spec.Path) -> Checked[spec.Rollout]:
+def rollout_of(pool: AnyPool, path: stack_file.Path) -> Checked[stack_file.Rollout]:
     """path: of the pool."""
     for conflict in pool.rollout.conflicts():
         yield refuse((*path, "rollout", conflict.key), conflict.reason, conflict.instead)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, listed, nearest, refuse
 from infra.plan.model.scaling import METRICS, AutoscalingPlan, Metric
 from infra.plan.workloads.placement import PlacedWorkload
@@ -20,7 +20,7 @@ _PERIOD_S: Final = 1800
 
 
 def check_autoscaling(
-    workload: spec.ServedWorkload, path: spec.Path, stated: Stated
+    workload: stack_file.ServedWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
     """Refuses settings that are wrong for every pool."""
     scaled = workload.autoscaling
@@ -60,7 +60,10 @@ def check_autoscaling(
 
 
 def _check_metric(
-    workload: spec.ServedWorkload, scaled: spec.Autoscaling, at: spec.Path, stated: Stated
+    workload: stack_file.ServedWorkload,
+    scaled: stack_file.Autoscaling,
+    at: stack_file.Path,
+    stated: Stated,
 ) -> Checked[None]:
     if not stated.has((*at, "metric")):
         return
@@ -93,14 +96,16 @@ def _check_metric(
             "leave it out",
             in_key=True,
         )
-    models = workload.load_models if isinstance(workload, spec.TritonWorkload) else ()
+    models = workload.load_models if isinstance(workload, stack_file.TritonWorkload) else ()
     if scaled.model is not None and models and scaled.model not in models:
         yield refuse(
             (*at, "model"), f"{scaled.model} is not in load_models", nearest(scaled.model, models)
         )
 
 
-def _check_target(scaled: spec.Autoscaling, metric: Metric, at: spec.Path) -> Checked[None]:
+def _check_target(
+    scaled: stack_file.Autoscaling, metric: Metric, at: stack_file.Path
+) -> Checked[None]:
     target = scaled.target
     if isinstance(target, str) != (metric.unit == "duration"):
         yield refuse(
@@ -113,7 +118,9 @@ def _check_target(scaled: spec.Autoscaling, metric: Metric, at: spec.Path) -> Ch
         yield refuse(at, f"{target} percent is never reached", "write 1 to 100")
 
 
-def _check_wake(scaled: spec.Autoscaling, at: spec.Path, stated: Stated) -> Checked[None]:
+def _check_wake(
+    scaled: stack_file.Autoscaling, at: stack_file.Path, stated: Stated
+) -> Checked[None]:
     if not stated.has((*at, "min")):
         return
     if scaled.min == 0 and scaled.wake is None and stated.has((*at, "wake")):
@@ -135,7 +142,7 @@ def _check_wake(scaled: spec.Autoscaling, at: spec.Path, stated: Stated) -> Chec
             )
 
 
-def _check_cooldown(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
+def _check_cooldown(scaled: stack_file.Autoscaling, at: stack_file.Path) -> Checked[None]:
     """Between the last answer and the fallback, KEDA may take an unknown value for zero:
     a trigger whose connection another one's failure has just closed is `not active, no error`
     (kedacore/keda v2.21.0, pkg/scaling/scale_handler.go, getScalerState). The cooldown begins at
@@ -143,7 +150,7 @@ def _check_cooldown(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
     """
     failures = scaled.fallback.failures
     least = (failures + 2) * KEDA_POLL_S
-    if spec.seconds(scaled.cooldown) < least:
+    if stack_file.seconds(scaled.cooldown) < least:
         yield refuse(
             (*at, "cooldown"),
             f"{scaled.cooldown} is over before KEDA falls back, after {failures} failed answers: "
@@ -153,13 +160,13 @@ def _check_cooldown(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
         )
 
 
-def _check_pace(pace: spec.Pace, at: spec.Path) -> Checked[None]:
+def _check_pace(pace: stack_file.Pace, at: stack_file.Path) -> Checked[None]:
     limits = (
         ("stabilization", pace.stabilization, _STABILIZATION_S),
         ("per", pace.per, _PERIOD_S),
     )
     for name, value, most in limits:
-        if value is not None and spec.seconds(value) > most:
+        if value is not None and stack_file.seconds(value) > most:
             yield refuse(
                 (*at, name),
                 f"{value} is more than Kubernetes allows",
@@ -226,7 +233,7 @@ def _places(placed: PlacedWorkload) -> tuple[int, str]:
     return places, why if devices == 1 else f"{why}, and a replica takes {devices}"
 
 
-def _autoscaling_plan(scaled: spec.Autoscaling, most: int, places: int) -> AutoscalingPlan:
+def _autoscaling_plan(scaled: stack_file.Autoscaling, most: int, places: int) -> AutoscalingPlan:
     fallback = scaled.fallback.replicas
     return AutoscalingPlan(
         settings=scaled,
@@ -240,7 +247,7 @@ def _autoscaling_plan(scaled: spec.Autoscaling, most: int, places: int) -> Autos
 
 
 def _all_free_devices(
-    placed: PlacedWorkload, at: spec.Path, neighbors: Sequence[PlacedWorkload], places: int
+    placed: PlacedWorkload, at: stack_file.Path, neighbors: Sequence[PlacedWorkload], places: int
 ) -> Checked[int | None]:
     """The replicas on all devices that neighbors leave. None if a neighbor takes them too."""
     greedy = [
@@ -260,6 +267,6 @@ def _all_free_devices(
     return min(max(placed.offered - reserved, 0) // placed.devices_per_replica, places)
 
 
-def _target(scaled: spec.Autoscaling) -> int:
+def _target(scaled: stack_file.Autoscaling) -> int:
     target = scaled.target
-    return spec.microseconds(target) if isinstance(target, str) else target
+    return stack_file.microseconds(target) if isinstance(target, str) else target

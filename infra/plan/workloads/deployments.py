@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated
 from infra.plan.model.deployments import DeploymentPlan
 from infra.plan.model.pools import GkeSettings, PoolPlan
@@ -23,7 +23,7 @@ from infra.plan.workloads.vllm import check_memory, check_vllm
 
 
 def plan_deployments(
-    fleet: spec.Fleet, pools: Sequence[PoolPlan], stated: Stated
+    fleet: stack_file.Fleet, pools: Sequence[PoolPlan], stated: Stated
 ) -> Checked[tuple[DeploymentPlan, ...]]:
     """pools: those that could be planned."""
     yield from check_names(fleet, stated)
@@ -57,14 +57,14 @@ def plan_deployments(
 
 
 def _place(
-    fleet: spec.Fleet, pools: Mapping[str, PoolPlan], stated: Stated
+    fleet: stack_file.Fleet, pools: Mapping[str, PoolPlan], stated: Stated
 ) -> Checked[list[PlacedWorkload]]:
     """The workloads that have a pool and devices. Checks each of them, also on its pool."""
     placed_workloads = []
     for i, workload in enumerate(fleet.workloads):
-        if isinstance(workload, spec.Workload):
+        if isinstance(workload, stack_file.Workload):
             continue
-        path: spec.Path = ("workloads", i)
+        path: stack_file.Path = ("workloads", i)
         yield from _check_workload(workload, path, stated)
         pool = yield from pool_of(workload, path, fleet.node_pools, pools, stated)
         if pool is None:
@@ -80,18 +80,18 @@ def _place(
 
 
 def _check_workload(
-    workload: spec.ServedWorkload, path: spec.Path, stated: Stated
+    workload: stack_file.ServedWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
     """Refuses settings that are wrong on every pool."""
     yield from check_texts(workload, path, stated)
     yield from check_limits(workload, path)
     yield from check_autoscaling(workload, path, stated)
     match workload:
-        case spec.VllmWorkload():
+        case stack_file.VllmWorkload():
             yield from check_vllm(workload, path, stated)
-        case spec.TritonWorkload():
+        case stack_file.TritonWorkload():
             yield from check_triton(workload, path, stated)
-        case spec.ContainerWorkload():
+        case stack_file.ContainerWorkload():
             yield from check_ports(workload, path, stated)
 
 
@@ -99,13 +99,13 @@ def _check_devices(placed: PlacedWorkload, stated: Stated) -> Checked[None]:
     """Refuses a workload whose replica does not fit on its devices."""
     workload, path, pool, devices = placed.workload, placed.path, placed.pool, placed.devices
     match workload:
-        case spec.VllmWorkload():
+        case stack_file.VllmWorkload():
             at = (*path, "tensor_parallel")
             yield from check_gpus(workload.tensor_parallel, at, pool, devices)
             yield from check_memory(workload, path, pool, devices, stated)
-        case spec.TritonWorkload():
+        case stack_file.TritonWorkload():
             yield from check_gpu_memory(workload, path, pool, devices, stated)
-        case spec.ContainerWorkload():
+        case stack_file.ContainerWorkload():
             yield from check_gpus(workload.gpus, (*path, "gpus"), pool, devices)
             yield from check_gpu_memory(workload, path, pool, devices, stated)
 
@@ -161,23 +161,23 @@ def _deployment(
         demanded=demanded,
         room=placed.room,
         awaited=fits and at_first <= placed.devices_per_node * coming_nodes,
-        memory=model_memory(workload) if isinstance(workload, spec.VllmWorkload) else None,
+        memory=model_memory(workload) if isinstance(workload, stack_file.VllmWorkload) else None,
         autoscaling=autoscaling,
     )
 
 
-def _coming_nodes(pool: PoolPlan, fleet: spec.Fleet) -> int:
+def _coming_nodes(pool: PoolPlan, fleet: stack_file.Fleet) -> int:
     """The number of nodes once pods ask for them. GKE's autoscaler comes with its cluster, EKS's
     on request. Nodes of queued capacity only come for a ProvisioningRequest.
     """
     match fleet:
-        case spec.GkeFleet():
+        case stack_file.GkeFleet():
             queued = isinstance(pool.settings, GkeSettings) and isinstance(
-                pool.settings.capacity, spec.Queued
+                pool.settings.capacity, stack_file.Queued
             )
             scaled = not queued
-        case spec.EksFleet():
+        case stack_file.EksFleet():
             scaled = fleet.cluster.autoscaler is not None
-        case spec.ByoFleet():
+        case stack_file.ByoFleet():
             scaled = False
     return pool.nodes.max if scaled else pool.nodes.min

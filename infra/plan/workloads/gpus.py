@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, listed, refuse
 from infra.plan.model.deployments import Devices
 from infra.plan.model.pools import PoolPlan
 from infra.plan.workloads.larger import larger
 
 
-def check_gpus(gpus: int, at: spec.Path, pool: PoolPlan, devices: Devices) -> Checked[None]:
+def check_gpus(gpus: int, at: stack_file.Path, pool: PoolPlan, devices: Devices) -> Checked[None]:
     """gpus: of one replica. at: the key that states them."""
     if gpus == 1:
         return
@@ -37,8 +37,8 @@ def check_gpus(gpus: int, at: spec.Path, pool: PoolPlan, devices: Devices) -> Ch
 
 
 def check_gpu_memory(
-    workload: spec.TritonWorkload | spec.ContainerWorkload,
-    path: spec.Path,
+    workload: stack_file.TritonWorkload | stack_file.ContainerWorkload,
+    path: stack_file.Path,
     pool: PoolPlan,
     devices: Devices,
     stated: Stated,
@@ -47,7 +47,7 @@ def check_gpu_memory(
     at = (*path, "gpu_memory")
     if workload.gpu_memory is None or devices.mib is None or not stated.has(at):
         return
-    each = spec.mebibytes(workload.gpu_memory)
+    each = stack_file.mebibytes(workload.gpu_memory)
     kind = f"{listed(devices.profiles)} of" if devices.profiles else "whole"
     if each > devices.mib:
         yield refuse(

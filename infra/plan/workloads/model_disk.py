@@ -7,7 +7,7 @@ from typing import Final
 from infra.plan.model.deployments import DeploymentPlan
 from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 from infra.plan.workloads.model_memory import parameters
-from infra.spec import VllmWorkload
+from infra.stack_file import VllmWorkload
 
 _LOCAL_SSD_GB: Final = 375
 _EVICTED_ABOVE_PERCENT: Final = 90

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.model.memory import MIB, ModelMemory
 
 OVERHEAD_MIB: Final = 1536
@@ -24,7 +24,7 @@ _BITS: Mapping[str, int] = {"auto": 16, "bfloat16": 16, "float16": 16, "float32"
 _TIMES: Mapping[str, int] = {"M": 10**6, "B": 10**9}
 
 
-def model_memory(workload: spec.VllmWorkload) -> ModelMemory:
+def model_memory(workload: stack_file.VllmWorkload) -> ModelMemory:
     model, gpus = workload.model, workload.tensor_parallel
     bits = model.weight_bits or _BITS[workload.dtype]
     value_bytes = 1 if workload.kv_cache_dtype == "fp8" else _BITS[workload.dtype] // 8

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from apis.names import NAMESPACE
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.pools import GkeSettings, PoolPlan
 
 
-def check_names(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
+def check_names(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
     """Refuses a name that several workloads have, of any kind."""
     named = [
         (i, w.name) for i, w in enumerate(fleet.workloads) if stated.has(("workloads", i, "name"))
@@ -25,14 +25,14 @@ def check_names(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
             )
 
 
-def check_namespaces(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
+def check_namespaces(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
     operator = getattr(fleet, "gpu_operator", None)
     reserved = {NAMESPACE: "slicewright"} | (
         {operator.namespace: "the GPU operator"} if operator is not None else {}
     )
     namespaces: dict[str, tuple[int, bool]] = {}
     for i, workload in enumerate(fleet.workloads):
-        if isinstance(workload, spec.Workload) or not stated.has(("workloads", i)):
+        if isinstance(workload, stack_file.Workload) or not stated.has(("workloads", i)):
             continue
         if workload.namespace in reserved or workload.namespace.startswith("kube-"):
             yield refuse(
@@ -53,7 +53,7 @@ def check_namespaces(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
 
 
 def check_pod_security(
-    workload: spec.ServedWorkload, path: spec.Path, pool: PoolPlan, stated: Stated
+    workload: stack_file.ServedWorkload, path: stack_file.Path, pool: PoolPlan, stated: Stated
 ) -> Checked[None]:
     """Whether the namespace that the stack makes, for restricted pods, takes the pods of a pool."""
     needs_host_ipc = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from infra.plan.model.deployments import DeploymentPlan
 from infra.plan.model.pools import PoolPlan
 from infra.plan.workloads.model_disk import disk_note, download_gb
-from infra.spec import NewVolume, TritonWorkload, VllmWorkload
+from infra.stack_file import NewVolume, TritonWorkload, VllmWorkload
 
 
 def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPlan]) -> list[str]:

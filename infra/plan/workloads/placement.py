@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, listed, nearest, refuse
 from infra.plan.model.deployments import Devices
 from infra.plan.model.nodes import WHOLE_GPU
@@ -17,8 +17,8 @@ from infra.plan.partition.resource_names import resource_of
 class PlacedWorkload:
     """A workload with the pool that it runs on, and the resource that its pods request."""
 
-    path: spec.Path
-    workload: spec.ServedWorkload
+    path: stack_file.Path
+    workload: stack_file.ServedWorkload
     pool: PoolPlan
     devices: Devices
 
@@ -30,11 +30,11 @@ class PlacedWorkload:
     @property
     def devices_per_replica(self) -> int:
         match self.workload:
-            case spec.VllmWorkload():
+            case stack_file.VllmWorkload():
                 return self.workload.tensor_parallel
-            case spec.ContainerWorkload():
+            case stack_file.ContainerWorkload():
                 return self.workload.gpus
-            case spec.TritonWorkload():
+            case stack_file.TritonWorkload():
                 return 1
 
     @property
@@ -72,7 +72,7 @@ class PlacedWorkload:
         machine, requests = self.pool.settings.machine, self.workload.requests
         by_cpu = [machine.vcpus // requests.cpu] if requests.cpu is not None else []
         by_memory = (
-            [machine.memory_gib * 1024 // spec.mebibytes(requests.memory)]
+            [machine.memory_gib * 1024 // stack_file.mebibytes(requests.memory)]
             if requests.memory is not None
             else []
         )
@@ -85,7 +85,7 @@ class PlacedWorkload:
 
 
 def place_workload(
-    workload: spec.ServedWorkload, path: spec.Path, pool: PoolPlan, stated: Stated
+    workload: stack_file.ServedWorkload, path: stack_file.Path, pool: PoolPlan, stated: Stated
 ) -> Checked[PlacedWorkload | None]:
     """The workload on its pool. None if its resource is refused."""
     at = (*path, "resource")
@@ -98,9 +98,9 @@ def place_workload(
 
 
 def pool_of(
-    workload: spec.ServedWorkload,
-    path: spec.Path,
-    stated_pools: Sequence[spec.GkePool | spec.EksPool | spec.ByoPool],
+    workload: stack_file.ServedWorkload,
+    path: stack_file.Path,
+    stated_pools: Sequence[stack_file.GkePool | stack_file.EksPool | stack_file.ByoPool],
     planned_pools: Mapping[str, PoolPlan],
     stated: Stated,
 ) -> Checked[PoolPlan | None]:
@@ -116,7 +116,7 @@ def pool_of(
             nearest(workload.pool, tuple(by_name)) if by_name else "add node_pools",
         )
         return None
-    if isinstance(by_name[workload.pool].sharing, spec.FractionalSharing):
+    if isinstance(by_name[workload.pool].sharing, stack_file.FractionalSharing):
         yield refuse(
             at,
             f"the GPUs of {workload.pool} are shared by fractions, and workloads of kind "
@@ -128,7 +128,7 @@ def pool_of(
 
 
 def _base_resource(
-    workload: spec.ServedWorkload, at: spec.Path, pool: PoolPlan
+    workload: stack_file.ServedWorkload, at: stack_file.Path, pool: PoolPlan
 ) -> Checked[str | None]:
     """The requested resource before sharing renames it: the stated one, or the pool's only one."""
     offered = pool.offer.devices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Finding, Stated, refuse
 from infra.plan.model.deployments import DeploymentPlan
 from infra.plan.model.monitoring import MonitoringPlan
@@ -13,27 +13,27 @@ from infra.plan.workloads.autoscaling import KEDA_POLL_S
 
 
 def plan_pod_autoscaling(
-    fleet: spec.Fleet,
+    fleet: stack_file.Fleet,
     deployments: Sequence[DeploymentPlan],
     monitoring: MonitoringPlan | None,
     stated: Stated,
 ) -> Checked[PodAutoscalingPlan | None]:
     """None if no workload is scaled."""
     settings = fleet.pod_autoscaling
-    has_adapter = isinstance(settings, spec.PrometheusAdapter) and settings.existing
+    has_adapter = isinstance(settings, stack_file.PrometheusAdapter) and settings.existing
     url = (settings.prometheus_url or "").rstrip("/")
     url = url or (monitoring.prometheus_url if monitoring is not None else "")
     scaled = [
         (("workloads", i, "autoscaling"), workload.autoscaling)
         for i, workload in enumerate(fleet.workloads)
-        if not isinstance(workload, spec.Workload) and workload.autoscaling is not None
+        if not isinstance(workload, stack_file.Workload) and workload.autoscaling is not None
     ]
     for at, autoscaling in scaled:
         if not url and not has_adapter and stated.has(at, ("pod_autoscaling",), ("monitoring",)):
             yield _without_prometheus(at, monitoring)
         if monitoring is not None and settings.prometheus_url is None and stated.has(at):
             yield from _check_window(autoscaling, (*at, "window"), monitoring)
-        if isinstance(settings, spec.PrometheusAdapter) and stated.has(at):
+        if isinstance(settings, stack_file.PrometheusAdapter) and stated.has(at):
             yield from _check_for_adapter(autoscaling, at)
     if has_adapter:
         yield from _check_adapter_keys(settings, stated)
@@ -41,7 +41,7 @@ def plan_pod_autoscaling(
         yield from _check_namespace(settings, deployments, monitoring)
     if not scaled or not (url or has_adapter):
         return None
-    if isinstance(settings, spec.PrometheusAdapter):
+    if isinstance(settings, stack_file.PrometheusAdapter):
         return AdapterPlan(
             existing=settings.existing,
             namespace=settings.namespace,
@@ -61,7 +61,7 @@ def plan_pod_autoscaling(
 
 
 def _check_adapter_keys(
-    settings: spec.Keda | spec.PrometheusAdapter, stated: Stated
+    settings: stack_file.Keda | stack_file.PrometheusAdapter, stated: Stated
 ) -> Checked[None]:
     """Refuses keys that an adapter of the cluster ignores."""
     for key in ("namespace", "image", "prometheus_url"):
@@ -75,7 +75,7 @@ def _check_adapter_keys(
 
 
 def _check_namespace(
-    settings: spec.Keda | spec.PrometheusAdapter,
+    settings: stack_file.Keda | stack_file.PrometheusAdapter,
     deployments: Sequence[DeploymentPlan],
     monitoring: MonitoringPlan | None,
 ) -> Checked[None]:
@@ -91,7 +91,7 @@ def _check_namespace(
         )
 
 
-def _without_prometheus(at: spec.Path, monitoring: MonitoringPlan | None) -> Finding:
+def _without_prometheus(at: stack_file.Path, monitoring: MonitoringPlan | None) -> Finding:
     if monitoring is None:
         return refuse(
             at,
@@ -109,7 +109,7 @@ def _without_prometheus(at: spec.Path, monitoring: MonitoringPlan | None) -> Fin
     )
 
 
-def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
+def _check_for_adapter(scaled: stack_file.Autoscaling, at: stack_file.Path) -> Checked[None]:
     """Refuses settings that Kubernetes' own autoscaler does not support."""
     if scaled.min == 0:
         yield refuse(
@@ -135,10 +135,10 @@ def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]
 
 
 def _check_window(
-    scaled: spec.Autoscaling, at: spec.Path, monitoring: MonitoringPlan
+    scaled: stack_file.Autoscaling, at: stack_file.Path, monitoring: MonitoringPlan
 ) -> Checked[None]:
     """Refuses a short window: a rate takes at least two samples, and one of them may come late."""
-    window, interval = spec.seconds(scaled.window), monitoring.interval_s
+    window, interval = stack_file.seconds(scaled.window), monitoring.interval_s
     if scaled.metric == "query" or window >= 2 * interval:
         return
     yield refuse(
@@ -173,7 +173,7 @@ def _of(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
     if down is not None and monitoring is not None:
         # Of servers that Prometheus loses together, each ends at its own scrape.
         least = monitoring.interval_s + KEDA_POLL_S
-        if spec.seconds(down) < least:
+        if stack_file.seconds(down) < least:
             notes.append(
                 f"{at} scale_down.stabilization {down} is shorter than a scrape and a decision, "
                 f"{least}s: where Prometheus loses the servers, replicas may go while it still "

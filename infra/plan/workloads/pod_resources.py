@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from infra import spec
+from infra import stack_file
 from infra.catalog import Machine
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.pools import CloudSettings, PoolPlan
 
 
 def check_against_node(
-    workload: spec.ServedWorkload, path: spec.Path, pool: PoolPlan
+    workload: stack_file.ServedWorkload, path: stack_file.Path, pool: PoolPlan
 ) -> Checked[None]:
     """Refuses a pod that no node of the pool can run."""
     if isinstance(pool.settings, CloudSettings):
@@ -20,7 +20,7 @@ def check_against_node(
 
 
 def _check_machine(
-    workload: spec.ServedWorkload, path: spec.Path, machine: Machine
+    workload: stack_file.ServedWorkload, path: stack_file.Path, machine: Machine
 ) -> Checked[None]:
     if workload.requests.cpu is not None and workload.requests.cpu >= machine.vcpus:
         yield refuse(
@@ -30,7 +30,7 @@ def _check_machine(
             f"write {machine.vcpus - 1} or less",
             machine.source,
         )
-    asked_mib = spec.mebibytes(workload.requests.memory) if workload.requests.memory else 0
+    asked_mib = stack_file.mebibytes(workload.requests.memory) if workload.requests.memory else 0
     if asked_mib >= machine.memory_gib * 1024:
         yield refuse(
             (*path, "requests", "memory"),
@@ -41,10 +41,12 @@ def _check_machine(
         )
 
 
-def _check_cache(workload: spec.ServedWorkload, path: spec.Path, pool: PoolPlan) -> Checked[None]:
-    cache = None if isinstance(workload, spec.TritonWorkload) else workload.cache
+def _check_cache(
+    workload: stack_file.ServedWorkload, path: stack_file.Path, pool: PoolPlan
+) -> Checked[None]:
+    cache = None if isinstance(workload, stack_file.TritonWorkload) else workload.cache
     if (
-        isinstance(cache, spec.NewVolume)
+        isinstance(cache, stack_file.NewVolume)
         and cache.access_mode == "ReadWriteOnce"
         and pool.nodes.max > 1
         and (
@@ -60,13 +62,13 @@ def _check_cache(workload: spec.ServedWorkload, path: spec.Path, pool: PoolPlan)
         )
 
 
-def check_limits(workload: spec.ServedWorkload, path: spec.Path) -> Checked[None]:
+def check_limits(workload: stack_file.ServedWorkload, path: stack_file.Path) -> Checked[None]:
     for name in ("cpu", "memory"):
         least, most = getattr(workload.requests, name), getattr(workload.limits, name)
         if least is None or most is None:
             continue
         if name == "memory":
-            least, most = spec.mebibytes(least), spec.mebibytes(most)
+            least, most = stack_file.mebibytes(least), stack_file.mebibytes(most)
         if least > most:
             yield refuse(
                 (*path, "requests", name),
@@ -76,7 +78,9 @@ def check_limits(workload: spec.ServedWorkload, path: spec.Path) -> Checked[None
                 "Kubernetes docs, resource management",
             )
     limit = workload.limits.memory
-    if limit is not None and spec.mebibytes(workload.shared_memory) >= spec.mebibytes(limit):
+    if limit is not None and stack_file.mebibytes(workload.shared_memory) >= stack_file.mebibytes(
+        limit
+    ):
         yield refuse(
             (*path, "shared_memory"),
             f"{workload.shared_memory} counts as the pod's memory, whose limit is {limit}",
@@ -85,7 +89,9 @@ def check_limits(workload: spec.ServedWorkload, path: spec.Path) -> Checked[None
         )
 
 
-def check_ports(workload: spec.ContainerWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+def check_ports(
+    workload: stack_file.ContainerWorkload, path: stack_file.Path, stated: Stated
+) -> Checked[None]:
     if not stated.has((*path, "ports")):
         return
     if workload.health is not None and workload.health.port not in workload.ports:

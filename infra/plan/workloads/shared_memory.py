@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, listed, refuse
 from infra.plan.workloads.placement import PlacedWorkload
 
@@ -28,7 +28,7 @@ class Tenant:
     @property
     def key(self) -> str:
         """The key that states the memory of a replica."""
-        vllm = isinstance(self.placed.workload, spec.VllmWorkload)
+        vllm = isinstance(self.placed.workload, stack_file.VllmWorkload)
         return "gpu_memory_percent" if vllm else "gpu_memory"
 
     @property
@@ -36,12 +36,12 @@ class Tenant:
         """Memory of a device that one replica takes. None: unknown."""
         if self.placed.devices.mib is None:
             return None
-        if isinstance(self.placed.workload, spec.VllmWorkload):
+        if isinstance(self.placed.workload, stack_file.VllmWorkload):
             return self.placed.devices.mib * self.placed.workload.gpu_memory_percent // 100
         return (
             None
             if self.placed.workload.gpu_memory is None
-            else spec.mebibytes(self.placed.workload.gpu_memory)
+            else stack_file.mebibytes(self.placed.workload.gpu_memory)
         )
 
     @property
@@ -72,7 +72,7 @@ def _check_alone(tenant: Tenant) -> Checked[bool]:
     each, mib, together = tenant.each_mib or 0, tenant.placed.devices.mib or 0, tenant.together
     if each > mib or each * together <= mib:
         return False
-    if isinstance(tenant.placed.workload, spec.VllmWorkload):
+    if isinstance(tenant.placed.workload, stack_file.VllmWorkload):
         percent = tenant.placed.workload.gpu_memory_percent
         yield refuse(
             (*tenant.placed.path, tenant.key),

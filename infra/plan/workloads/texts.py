@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, refuse
 
 SECRETS = "Kubernetes docs, good practices for Secrets"
@@ -29,7 +29,9 @@ unique identifiers.
 """
 
 
-def check_texts(workload: spec.ServedWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+def check_texts(
+    workload: stack_file.ServedWorkload, path: stack_file.Path, stated: Stated
+) -> Checked[None]:
     """No text of a workload is a token: the state, the cluster and this output would have it."""
     for at, text in _texts(workload, path):
         kind = next(
@@ -63,7 +65,7 @@ def check_texts(workload: spec.ServedWorkload, path: spec.Path, stated: Stated) 
         )
 
 
-def _texts(value: Any, path: spec.Path) -> Iterator[tuple[spec.Path, str]]:
+def _texts(value: Any, path: stack_file.Path) -> Iterator[tuple[stack_file.Path, str]]:
     match value:
         case str():
             yield path, value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.workloads.server_flags import meant
 
@@ -29,7 +29,9 @@ _CHECKED: Final = (*_TYPED, *_PORTS, *_SERVERS)
 _DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
 
 
-def check_triton(workload: spec.TritonWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+def check_triton(
+    workload: stack_file.TritonWorkload, path: stack_file.Path, stated: Stated
+) -> Checked[None]:
     control = (*path, "model_control")
     if workload.load_models and workload.model_control != "explicit" and stated.has(control):
         yield refuse(
@@ -48,7 +50,7 @@ def check_triton(workload: spec.TritonWorkload, path: spec.Path, stated: Stated)
                 _DOCS,
             )
     share = workload.model_repository
-    if isinstance(share, spec.ModelShare) and ".." in share.path.split("/"):
+    if isinstance(share, stack_file.ModelShare) and ".." in share.path.split("/"):
         yield refuse(
             (*path, "model_repository", "path"),
             "has '..', and servers export directories by their own paths",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import spec
+from infra import stack_file
 from infra.plan.findings import Checked, Stated, listed, refuse
 from infra.plan.model.deployments import Devices
 from infra.plan.model.pools import PoolPlan
@@ -33,7 +33,9 @@ _SECRETS: Final[Mapping[str, str]] = {"--api-key": "VLLM_API_KEY", "--hf-token":
 _CHECKED: Final = (*_TYPED, *_OTHER_GPUS, *_ADDRESS, *_SECRETS)
 
 
-def check_vllm(workload: spec.VllmWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+def check_vllm(
+    workload: stack_file.VllmWorkload, path: stack_file.Path, stated: Stated
+) -> Checked[None]:
     model = workload.model
     if (model.name is None) == (model.path is None) and stated.has((*path, "model")):
         yield refuse(
@@ -49,7 +51,7 @@ def check_vllm(workload: spec.VllmWorkload, path: spec.Path, stated: Stated) -> 
             "is a directory of the volume cache, and there is none",
             "add cache: {claim: …} with the model in it, or write model.name",
         )
-    if model.path is not None and isinstance(workload.cache, spec.NewVolume):
+    if model.path is not None and isinstance(workload.cache, stack_file.NewVolume):
         yield refuse(
             (*path, "model", "path"),
             "is a directory of the volume cache, which is new and empty",
@@ -66,7 +68,7 @@ def check_vllm(workload: spec.VllmWorkload, path: spec.Path, stated: Stated) -> 
         yield from _check_argument(argument, (*path, "extra_args", j))
 
 
-def _check_argument(argument: str, at: spec.Path) -> Checked[None]:
+def _check_argument(argument: str, at: stack_file.Path) -> Checked[None]:
     name, equals, value = argument.partition("=")
     flag = meant(f"{name.replace('_', '-')}{equals}{value}", _CHECKED)
     if flag is None:
@@ -96,8 +98,8 @@ def _check_argument(argument: str, at: spec.Path) -> Checked[None]:
 
 
 def check_memory(
-    workload: spec.VllmWorkload,
-    path: spec.Path,
+    workload: stack_file.VllmWorkload,
+    path: stack_file.Path,
     pool: PoolPlan,
     devices: Devices,
     stated: Stated,
@@ -118,7 +120,7 @@ def check_memory(
         else ""
     )
     if memory.context_mib and tokens:
-        at: spec.Path = (*path, "max_model_len")
+        at: stack_file.Path = (*path, "max_model_len")
         instead = f"write {tokens} or less"
     else:
         at = (*path, "model")

@@ -1,7 +1,7 @@
 """The instance types of the simulated EC2.
 
 machines.toml was written independently of infra/catalog and goes before it, so that a mistake in
-the catalog shows (tests/infra/test_cross_check_rehearsal.py). The catalog's other types are taken
+the catalog shows (tests/infra/cross_check/test_rehearsal.py). The catalog's other types are taken
 from it, so that each of them can be rehearsed.
 """
 

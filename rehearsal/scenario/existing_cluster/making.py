@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from infra.plan import AdapterPlan, ExistingFleetPlan
-from infra.spec import ExistingPrometheus
+from infra.stack_file import ExistingPrometheus
 from kubeapi import ApiError, Client, Unreachable
 from rehearsal.clouds.core.control_planes import LocalControlPlanes
 from rehearsal.clouds.core.node_api import NotReady

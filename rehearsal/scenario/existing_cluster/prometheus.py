@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from infra.spec import ExistingPrometheus
+from infra.stack_file import ExistingPrometheus
 from kubeapi import Client, JsonObject
 from rehearsal.plugins.charts import prometheus_stack
 from rehearsal.scenario.existing_cluster.objects import Owner

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from apis import desired_state
-from infra import plan, spec
+from infra import plan, stack_file
 from kubeapi import Client
 from rehearsal.scenario import proof
 from rehearsal.scenario.existing_cluster import Differences
@@ -55,7 +55,7 @@ def planned(pool: str) -> desired_state.Desired:
         "cluster": {"name": "dev", "location": "us-central1"},
         "node_pools": [{"name": pool, "nodes": {"count": 1}, **POOLS[pool]}],
     }
-    (only,) = plan.read(json.dumps(raw), spec.Source("test", raw)).pools
+    (only,) = plan.read(json.dumps(raw), stack_file.Source("test", raw)).pools
     return desired_state.parse(only.offer.desired)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec
+from infra import plan, stack_file
 from rehearsal.scenario import stack_check
 from rehearsal.scenario.errors import NoSuchStack
 from rehearsal.scenario.existing_cluster import prometheus
-from tests.infra import test_workloads
+from tests.infra.plan import test_workloads
 
 EKS: dict[str, Any] = {
     "cloud": "eks",
@@ -24,12 +24,12 @@ EKS: dict[str, Any] = {
 SHARED = {"mode": "time-slicing", "replicas": {"gpu": 3}}
 
 
-def problems(mig_strategy: str = "mixed", **pool: Any) -> list[tuple[spec.Path, str]]:
+def problems(mig_strategy: str = "mixed", **pool: Any) -> list[tuple[stack_file.Path, str]]:
     pool = {"name": "p", "nodes": {"count": 1}, **pool}
     newest = {"device_plugin": {"version": "v0.20.2"}}
     operator = {**EKS["gpu_operator"], "mig_strategy": mig_strategy, **newest}
     raw = {**EKS, "gpu_operator": operator, "node_pools": [pool]}
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
     return [(p.path, p.reason) for p in stack_check.unrehearsable(fleet)]
 
@@ -52,7 +52,7 @@ def existing(
     hosts: tuple[Any, ...] = (),
     operator: dict[str, Any] | None = None,
     **pool: Any,
-) -> dict[spec.Path, str]:
+) -> dict[stack_file.Path, str]:
     pool = {"name": "p", "nodes": {"count": 1}, "gpu": {"model": "T4", "count": 1}, **pool}
     raw = {
         "cloud": "byo",
@@ -61,7 +61,7 @@ def existing(
         "hosts": list(hosts),
         "gpu_operator": operator or {},
     }
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     return {p.path: p.reason for p in stack_check.unrehearsable(fleet)}
 
 
@@ -130,7 +130,7 @@ def test_mps_is_refused_beside_pools_that_share_otherwise_because_its_daemon_get
             for name, shared in (("a", {"sharing": sharing}), ("b", {}))
         ],
     }
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     ((path, reason),) = ((p.path, p.reason) for p in stack_check.unrehearsable(fleet))
     assert path == ("node_pools", 0, "sharing")
     assert "gets one config for all nodes" in reason
@@ -151,8 +151,8 @@ def test_the_operators_own_driver_can_be_rehearsed_on_gke_with_ubuntu() -> None:
         ],
     }
 
-    def found(raw: dict[str, Any]) -> list[spec.Path]:
-        fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    def found(raw: dict[str, Any]) -> list[stack_file.Path]:
+        fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
         assert isinstance(fleet, plan.GkeFleetPlan)
         return [p.path for p in stack_check.unrehearsable(fleet)]
 
@@ -174,12 +174,12 @@ def test_a_stack_file_of_ones_own_is_found_by_its_name(
 
 
 def test_a_volume_that_would_never_be_made_is_refused() -> None:
-    text = (Path(test_workloads.__file__).parent / "golden" / "vllm.yaml").read_text()
+    text = (Path(test_workloads.__file__).parents[1] / "golden" / "vllm.yaml").read_text()
     raw = yaml.safe_load(text)["config"]["slicewright:fleet"]
 
-    def refused(**cache: str) -> list[spec.Path]:
+    def refused(**cache: str) -> list[stack_file.Path]:
         raw["workloads"][0]["cache"] = cache
-        fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+        fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
         return [p.path for p in stack_check.unrehearsable(fleet)]
 
     assert refused(size="100Gi") == [("workloads", 0, "cache")]
@@ -190,12 +190,12 @@ def test_a_volume_that_would_never_be_made_is_refused() -> None:
 
 
 def test_autoscalers_that_cannot_be_had_are_refused() -> None:
-    golden = Path(test_workloads.__file__).parent / "golden" / "prometheus-adapter.yaml"
+    golden = Path(test_workloads.__file__).parents[1] / "golden" / "prometheus-adapter.yaml"
     raw = yaml.safe_load(golden.read_text())["config"]["slicewright:fleet"]
 
-    def refused(**asked: Any) -> list[spec.Path]:
+    def refused(**asked: Any) -> list[stack_file.Path]:
         changed = raw | {"pod_autoscaling": asked}
-        fleet = plan.read(json.dumps(changed), spec.Source("test", changed))
+        fleet = plan.read(json.dumps(changed), stack_file.Source("test", changed))
         return [p.path for p in stack_check.unrehearsable(fleet)]
 
     assert refused(by="prometheus-adapter") == []
@@ -223,15 +223,15 @@ def test_a_new_cluster_has_no_cert_manager_for_prometheus_adapter() -> None:
             }
         ],
     }
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     (problem,) = stack_check.unrehearsable(fleet)
     assert problem.path == ("pod_autoscaling", "by")
     assert "has no cert-manager" in problem.reason
 
 
-def monitored(cloud: dict[str, Any], **monitoring: Any) -> list[tuple[spec.Path, str]]:
+def monitored(cloud: dict[str, Any], **monitoring: Any) -> list[tuple[stack_file.Path, str]]:
     raw = {**cloud, "monitoring": monitoring}
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     return [(p.path, p.reason) for p in stack_check.unrehearsable(fleet)]
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from infra import plan
-from infra.spec import NewVolume
+from infra.stack_file import NewVolume
 from rehearsal.scenario import workload_needs
 from rehearsal.scenario.workload_needs import LABEL
-from tests.infra import test_workloads
+from tests.infra.plan import test_workloads
 
 
 def golden(name: str) -> plan.FleetPlan:
-    return plan.read_file(Path(test_workloads.__file__).parent / "golden" / f"{name}.yaml")
+    return plan.read_file(Path(test_workloads.__file__).parents[1] / "golden" / f"{name}.yaml")
 
 
 def secrets() -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
 from rehearsal.clouds.aws.account import EMPTY, PROMPT, write_account
-from slicewright.doctor.eks_karpenter_checks import KarpenterAnswers, karpenter_findings
+from slicewright.doctor.checks.eks.karpenter import KarpenterAnswers, karpenter_findings
 from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.slicewright.doctor.conftest import Doctor
 
@@ -65,7 +65,7 @@ def test_a_kubernetes_that_is_newer_than_karpenter_is_named() -> None:
         "cluster": {"name": "c", "region": "us-west-2", "autoscaler": "karpenter"},
         "node_pools": [{"name": "a", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
     }
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
     nothing = KarpenterAnswers(spot_role=None, queue=None)
     (found,) = karpenter_findings(fleet, "1.99", nothing)

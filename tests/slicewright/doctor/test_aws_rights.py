@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, values
+from infra import manifests, plan
 from infra.plan import EksFleetPlan
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
@@ -23,7 +23,7 @@ def policy() -> dict[str, Any]:
     """What `slicewright rights -s eks-a100` prints."""
     fleet = plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
     assert isinstance(fleet, EksFleetPlan)
-    return copy.deepcopy(dict(values.aws_policy(fleet)))
+    return copy.deepcopy(dict(manifests.aws_policy(fleet)))
 
 
 def without(*actions: str) -> dict[str, Any]:

@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.plan import ExistingFleetPlan
-from slicewright.doctor.cluster_checks import (
-    ClusterAnswers,
-    DaemonSet,
-    GpuOperator,
-    Node,
-    findings,
-)
-from slicewright.doctor.cluster_requirements import wanted_definitions
+from slicewright.doctor.checks.cluster import ClusterAnswers, DaemonSet, GpuOperator, Node, findings
+from slicewright.doctor.checks.cluster_requirements import wanted_definitions
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
 
 SILENT = NotAnswered(why="HTTP 403: forbidden")
@@ -38,7 +32,7 @@ def fleet(**changed: Any) -> ExistingFleetPlan:
         ],
         **changed,
     }
-    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    found = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(found, ExistingFleetPlan)
     return found
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
-from slicewright.doctor import asked, registry
-from slicewright.doctor.driver_image_checks import DriverImage, driver_image, driver_image_findings
+from infra import plan, stack_file
+from slicewright.doctor import asked
+from slicewright.doctor.ask import registry
+from slicewright.doctor.checks.driver_images import DriverImage, driver_image, driver_image_findings
 from slicewright.doctor.findings import Finding, NotAnswered
 
 IMAGE = DriverImage(registry="nvcr.io", repository="nvidia/driver", version="580.126.20")
@@ -73,7 +74,7 @@ def byo(**operator: Any) -> plan.ExistingFleetPlan:
         "gpu_operator": operator,
         "node_pools": [pool],
     }
-    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    found = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(found, plan.ExistingFleetPlan)
     return found
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.plan import EksFleetPlan
-from slicewright.doctor.eks_capacity_checks import (
+from slicewright.doctor.checks.eks.capacity import (
     CapacityReservation,
     key_remedies,
     keys_needed,
     reservation_findings,
     reservations_needed,
 )
+from slicewright.doctor.checks.keys import Key, key_findings
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
-from slicewright.doctor.key_checks import Key, key_findings
 
 ONE = "cr-0123456789abcdef0"
 GROUP = "arn:aws:resource-groups:eu-west-1:123456789012:group/gpus"
@@ -63,7 +63,7 @@ def fleet_of(
             }
         ],
     }
-    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    found = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(found, EksFleetPlan)
     return found
 

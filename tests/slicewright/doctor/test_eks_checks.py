@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.plan import EksFleetPlan
-from infra.spec import PrivateNetwork
-from slicewright.doctor.eks_checks import (
+from infra.stack_file import PrivateNetwork
+from slicewright.doctor.checks.eks.cluster import (
     AwsAnswers,
     Identity,
     Zone,
@@ -20,7 +20,7 @@ from slicewright.doctor.eks_checks import (
     machine_types,
     not_enabled,
 )
-from slicewright.doctor.eks_quota_checks import (
+from slicewright.doctor.checks.eks.quotas import (
     GROUPS_QUOTA,
     NODES_QUOTA,
     QUOTAS,
@@ -30,7 +30,7 @@ from slicewright.doctor.eks_quota_checks import (
     Running,
     vcpus_needed,
 )
-from slicewright.doctor.eks_version_checks import AddonVersions, ClusterVersion
+from slicewright.doctor.checks.eks.versions import AddonVersions, ClusterVersion
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
@@ -267,7 +267,7 @@ def test_a_pool_of_several_machine_types_may_need_the_largest_of_them() -> None:
             }
         ],
     }
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
     assert vcpus_needed(fleet)["L-DB2E81BA"] == 2 * 16
     assert {"g6.xlarge", "g6.2xlarge", "g6.4xlarge"} <= {*machine_types(fleet)}

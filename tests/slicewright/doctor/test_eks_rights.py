@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from infra.plan import EksFleetPlan
 from rehearsal.clouds.aws.policy_evaluation import evaluate
-from slicewright.doctor.eks_rights import (
+from slicewright.doctor.checks.eks.rights import (
     CallerRights,
     Refused,
     Requests,
@@ -46,7 +46,7 @@ def fleet_with(
             {"name": "a", "machine_type": "p4d.24xlarge", "nodes": {"count": 1}, **pool}
         ],
     }
-    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    found = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(found, EksFleetPlan)
     return found
 
@@ -91,14 +91,14 @@ def refused(policy: Mapping[str, Any], every: tuple[Requests, ...]) -> set[str]:
 @pytest.mark.parametrize("name", FLEETS)
 def test_the_stacks_own_policy_allows_all_that_is_asked(name: str) -> None:
     fleet = FLEETS[name]
-    assert refused(values.aws_policy(fleet), requests(fleet, ACCOUNT)) == set()
+    assert refused(manifests.aws_policy(fleet), requests(fleet, ACCOUNT)) == set()
 
 
 @pytest.mark.parametrize("name", FLEETS)
 def test_each_right_that_is_missing_alone_is_found(name: str) -> None:
     fleet = FLEETS[name]
     every = requests(fleet, ACCOUNT)
-    policy = values.aws_policy(fleet)
+    policy = manifests.aws_policy(fleet)
     for action in {one for s in policy["Statement"] for one in s["Action"]}:
         less = copy.deepcopy(policy)
         for statement in less["Statement"]:
@@ -109,7 +109,7 @@ def test_each_right_that_is_missing_alone_is_found(name: str) -> None:
 def test_each_kind_of_resource_that_a_policy_leaves_out_is_found() -> None:
     """A route is made in a route table, and a subnet in a VPC: no right on one is one on all."""
     fleet = fleet_of("eks-a100")
-    policy = copy.deepcopy(values.aws_policy(fleet))
+    policy = copy.deepcopy(manifests.aws_policy(fleet))
     for statement in policy["Statement"]:
         kept = [arn for arn in statement["Resource"] if "subnet/" not in arn]
         if isinstance(statement["Resource"], list):
@@ -158,20 +158,20 @@ def test_a_stack_of_an_earlier_version_is_asked_about_with_the_names_that_its_ro
     role = f"arn:aws:iam::{ACCOUNT}:role"
     asked = {arn for group in every for arn in group.resources if arn.startswith(f"{role}/eks-")}
     assert asked == {f"{role}/{name}" for name in names.values()}
-    assert refused(values.aws_policy(fleet, role_names=names), every) == set()
+    assert refused(manifests.aws_policy(fleet, role_names=names), every) == set()
 
 
 def test_rights_of_an_autoscaler_without_a_boundary_are_checked() -> None:
     fleet = fleet_with(
         {"autoscaler": "cluster-autoscaler", "version": "1.36"}, nodes={"min": 0, "max": 2}
     )
-    assert refused(values.aws_policy(fleet), requests(fleet, ACCOUNT)) == {"iam:PutRolePolicy"}
+    assert refused(manifests.aws_policy(fleet), requests(fleet, ACCOUNT)) == {"iam:PutRolePolicy"}
 
 
 def test_rights_in_a_region_missing_from_the_catalog_are_checked() -> None:
     fleet = fleet_with({"region": "us-gov-north-9"}, allow_unlisted=True)
     every = requests(fleet, ACCOUNT)
-    assert refused(values.aws_policy(fleet), every) == set()
+    assert refused(manifests.aws_policy(fleet), every) == set()
     assert {arn.split(":")[1] for one in every for arn in one.resources if arn != "*"} == {
         "aws-us-gov"
     }

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.plan import EksFleetPlan
-from slicewright.doctor.eks_version_checks import (
+from slicewright.doctor.checks.eks.versions import (
     AddonVersions,
     ClusterVersion,
     Image,
@@ -41,7 +41,7 @@ def fleet_of(*, addons: Any = None, **pool: Any) -> EksFleetPlan:
             {"name": "a", "machine_type": "p4d.24xlarge", "nodes": {"count": 1}, **pool}
         ],
     }
-    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    found = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(found, EksFleetPlan)
     return found
 
@@ -68,7 +68,7 @@ def test_a_cluster_without_a_version_gets_the_default_one() -> None:
     raw = {"cloud": "eks", "cluster": {"name": "c", "region": "us-west-2"}}
     pool = {"name": "a", "machine_type": "p4d.24xlarge", "nodes": {"count": 1}}
     raw |= {"node_pools": [pool]}
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(fleet, EksFleetPlan)
     assert version_of(fleet, {"1.35": STANDARD, "1.36": DEFAULT}) == "1.36"
     assert version_of(fleet, SILENT) is None

@@ -16,7 +16,7 @@ from infra import plan
 from rehearsal.clouds.aws import account as aws_account
 from rehearsal.clouds.gcp import account as google_account
 from rehearsal.clouds.gcp.gke.quotas import NAMES
-from slicewright.doctor import gke_quota_checks
+from slicewright.doctor.checks.gke import quotas as gke_quota_checks
 from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
 from tests.infra.applied import Refused, applied
 from tests.infra.google_project import let_gke_make_networks

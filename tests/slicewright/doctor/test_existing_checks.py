@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.plan import EksFleetPlan, GkeFleetPlan
-from slicewright.doctor import eks_existing_checks, gke_existing_checks
-from slicewright.doctor.eks_existing_checks import ExistingEksCluster
+from slicewright.doctor.checks.eks import existing as eks_existing_checks
+from slicewright.doctor.checks.eks.existing import ExistingEksCluster
+from slicewright.doctor.checks.gke import existing as gke_existing_checks
+from slicewright.doctor.checks.gke.existing import ExistingGkeCluster
+from slicewright.doctor.checks.reach import Reach, reach
 from slicewright.doctor.findings import Finding, NotAnswered
-from slicewright.doctor.gke_existing_checks import ExistingGkeCluster
-from slicewright.doctor.reach import Reach, reach
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 SILENT = NotAnswered(why="nobody says")
@@ -151,7 +152,7 @@ def test_pools_with_gpu_networks_need_dataplane_v2() -> None:
             }
         ],
     }
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(fleet, GkeFleetPlan)
     for has, verdict, said in (
         (False, "fails", "it has no GKE Dataplane V2"),

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.plan import GkeFleetPlan
-from slicewright.doctor.findings import Finding, NotAnswered, Owned
-from slicewright.doctor.gke_capacity_checks import (
+from slicewright.doctor.checks.gke.capacity import (
     ReservationPath,
     Reserved,
     key_remedies,
@@ -19,7 +18,8 @@ from slicewright.doctor.gke_capacity_checks import (
     reservation_findings,
     reservations_needed,
 )
-from slicewright.doctor.key_checks import Key, key_findings
+from slicewright.doctor.checks.keys import Key, key_findings
+from slicewright.doctor.findings import Finding, NotAnswered, Owned
 
 HERE = ReservationPath(project="acme", zone="us-central1-a", name="week")
 KEY = "projects/acme-keys/locations/us-central1/keyRings/gke/cryptoKeys/disks"
@@ -51,7 +51,7 @@ def fleet_of(reservation: str | None = "week", *, nodes: int = 2, **pool: Any) -
             }
         ],
     }
-    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    found = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(found, GkeFleetPlan)
     return found
 

@@ -10,18 +10,13 @@ import pytest
 
 from infra import plan
 from infra.plan import GkeFleetPlan, GkeNetworkPlan, GpuNetwork
-from infra.spec import GkeDisk, OnDemand
+from infra.stack_file import GkeDisk, OnDemand
 from rehearsal.clouds.gcp.models import document
-from slicewright.doctor import gke_quota_checks
+from slicewright.doctor.checks.gke import quotas as gke_quota_checks
+from slicewright.doctor.checks.gke.cluster import APIS, GoogleAnswers, findings, machines_needed
+from slicewright.doctor.checks.gke.network import Subnet
+from slicewright.doctor.checks.gke.quotas import Quota, project_quotas_needed, quotas_needed
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned
-from slicewright.doctor.gke_checks import (
-    APIS,
-    GoogleAnswers,
-    findings,
-    machines_needed,
-)
-from slicewright.doctor.gke_network_checks import Subnet
-from slicewright.doctor.gke_quota_checks import Quota, project_quotas_needed, quotas_needed
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 SILENT = NotAnswered(why="the right x.y.get is missing")

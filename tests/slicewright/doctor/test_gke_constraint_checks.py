@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
-from slicewright.doctor.findings import NotAnswered
-from slicewright.doctor.gke_constraint_checks import (
+from infra import plan, stack_file
+from slicewright.doctor.checks.gke.constraints import (
     constraint_findings,
     constraints_needed,
     enforced,
 )
+from slicewright.doctor.findings import NotAnswered
 
 EXTERNAL = "compute.vmExternalIpAccess"
 
@@ -27,7 +27,7 @@ def planned(**cluster: Any) -> plan.GkeFleetPlan:
     }
     where = {"name": "main", "location": "us-central1", **cluster}
     raw = {"cloud": "gke", "cluster": where, "node_pools": [pool]}
-    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    found = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(found, plan.GkeFleetPlan)
     return found
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra import plan, values
+from infra import manifests, plan
 from infra.plan import GkeFleetPlan
-from slicewright.doctor.gke_rights import batches, needed
+from slicewright.doctor.checks.gke.rights import batches, needed
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 
@@ -14,7 +14,7 @@ STACKS = Path(__file__).resolve().parents[3] / "stacks"
 def test_what_is_asked_is_what_slicewright_rights_prints() -> None:
     fleet = plan.read_file(STACKS / "Pulumi.gke-h100.yaml")
     assert isinstance(fleet, GkeFleetPlan)
-    assert list(needed(fleet)) == values.google_role(fleet)["includedPermissions"]
+    assert list(needed(fleet)) == manifests.google_role(fleet)["includedPermissions"]
     assert {"container.clusters.create", "compute.networks.create"} <= {*needed(fleet)}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rehearsal.clouds.gcp.account import write_account
 from rehearsal.clouds.gcp.models import find_method
-from slicewright.doctor.google_session import _ENDPOINTS, SCOPE
+from slicewright.doctor.ask.google.session import _ENDPOINTS, SCOPE
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.slicewright.doctor.conftest import Doctor

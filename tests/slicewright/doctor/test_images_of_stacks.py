@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
+from slicewright.doctor.ask.registry import architectures
+from slicewright.doctor.checks.images import WantedImage, image_findings, wanted_images
 from slicewright.doctor.findings import NotAnswered
-from slicewright.doctor.image_checks import WantedImage, image_findings, wanted_images
-from slicewright.doctor.registry import architectures
 
 TOKEN = "anybody"
 INDEX = {
@@ -122,7 +122,7 @@ def wanted(**more: Any) -> tuple[WantedImage, ...]:
         "allow_unlisted": True,
         **more,
     }
-    return wanted_images(plan.read(json.dumps(raw), spec.Source("test", raw)))
+    return wanted_images(plan.read(json.dumps(raw), stack_file.Source("test", raw)))
 
 
 def test_agents_and_controller_need_the_processors_of_pools_and_system_pool() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, values
+from infra import manifests, plan
 from infra.plan import FleetPlan
 from rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
 from rehearsal.plugins.charts.gpu_operator.values import merged
@@ -26,9 +26,9 @@ def fleet() -> FleetPlan:
 @pytest.fixture
 def installed(fleet: FleetPlan) -> Installed:
     """As the chart makes it from the stack's values."""
-    files = values.operator_files(fleet)
+    files = manifests.operator_files(fleet)
     return Installed(
-        policy=cluster_policy_spec(merged(values.operator_values(fleet, files))),
+        policy=cluster_policy_spec(merged(manifests.operator_values(fleet, files))),
         chart="v26.7.0",
         configs={file.name: dict(file.data) for file in files},
     )
@@ -37,10 +37,10 @@ def installed(fleet: FleetPlan) -> Installed:
 @pytest.mark.parametrize("stack", ["eks-a100", "existing-a100-t4"])
 def test_what_the_chart_makes_has_not_drifted(stack: str) -> None:
     fleet = plan.read_file(STACKS / f"Pulumi.{stack}.yaml")
-    files = values.operator_files(fleet)
+    files = manifests.operator_files(fleet)
     assert fleet.operator is not None
     as_made = Installed(
-        policy=cluster_policy_spec(merged(values.operator_values(fleet, files))),
+        policy=cluster_policy_spec(merged(manifests.operator_values(fleet, files))),
         chart=fleet.operator.chart_version,
         configs={file.name: dict(file.data) for file in files},
     )

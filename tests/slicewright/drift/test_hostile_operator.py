@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra import plan, values
+from infra import manifests, plan
 from infra.plan import FleetPlan
 from kubeapi import ApiError, Client
 from rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
@@ -39,9 +39,9 @@ class Server:
     """The operator as the chart makes it from the stack's values."""
 
     def __init__(self, fleet: FleetPlan) -> None:
-        files = values.operator_files(fleet)
+        files = manifests.operator_files(fleet)
         assert fleet.operator is not None
-        spec = cluster_policy_spec(merged(values.operator_values(fleet, files)))
+        spec = cluster_policy_spec(merged(manifests.operator_values(fleet, files)))
         record = {"version": 1, "chart": {"metadata": {"version": fleet.operator.chart_version}}}
         self.objects: dict[str, Any] = {
             "cluster-policy": {"metadata": {"name": "cluster-policy"}, "spec": spec},
@@ -84,7 +84,7 @@ def test_no_odd_object_ends_the_comparison(data: st.DataObject) -> None:
 
 def test_an_odd_config_map_is_named_and_the_policy_is_compared(fleet: FleetPlan) -> None:
     server = Server(fleet)
-    name = next(iter(values.operator_files(fleet))).name
+    name = next(iter(manifests.operator_files(fleet))).name
     server.objects[name]["data"] = {"x": 7}
     server.objects["cluster-policy"]["spec"]["mig"] = {"strategy": "single"}
     drifted, unread = _looked(server, fleet)

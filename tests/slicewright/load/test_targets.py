@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from infra import plan, spec
+from infra import plan, stack_file
 from kubeapi import ApiError, Client
 from slicewright.load import targets
 from slicewright.load.asked import Target
@@ -39,7 +39,7 @@ def client(**found: Any) -> Client:
 
 def workload() -> plan.DeploymentPlan:
     raw = yaml.safe_load((GOLDEN / "autoscaling.yaml").read_text())["config"]["slicewright:fleet"]
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     return next(one for one in fleet.deployments if one.name == "llm")
 
 

@@ -11,10 +11,10 @@ from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
 from rehearsal.clouds.gcp.account import write_account as write_google_account
 from rehearsal.clouds.service import Cloud
-from slicewright.doctor import google_session
-from slicewright.teardown.aws import AwsAccount
-from slicewright.teardown.google import GoogleProject
+from slicewright.doctor.ask.google import session as google_session
 from slicewright.teardown.subject import Subject
+from slicewright.teardown.sweep.aws import AwsAccount
+from slicewright.teardown.sweep.google import GoogleProject
 from tests.rehearsal.clouds.conftest import Aws, Gcp
 from tests.slicewright.served_clouds import served_clouds
 from tests.slicewright.teardown.stacks import FakeApi, World, eks_steps, gke_steps

@@ -16,11 +16,11 @@ from rehearsal.clouds.core.errors import CloudError, ConnectionLost
 from rehearsal.clouds.core.fake_control_planes import FakeNodes
 from rehearsal.clouds.core.store import Store
 from rehearsal.clouds.service import Cloud
-from slicewright.teardown.account import Account
-from slicewright.teardown.aws import AwsAccount
 from slicewright.teardown.engine import Destroyed, EngineFailed, judged
 from slicewright.teardown.inside import Clock
 from slicewright.teardown.subject import Subject
+from slicewright.teardown.sweep.account import Account
+from slicewright.teardown.sweep.aws import AwsAccount
 from slicewright.teardown.teardown import Choices, Teardown
 from tests.rehearsal.clouds.conftest import Aws, Gcp
 

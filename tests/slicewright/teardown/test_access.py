@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from infra import values
+from infra import manifests
 from slicewright.teardown.access import NoAccess, client_of
 
 
 def kubeconfig(command: Path | str) -> str:
     server = "https://127.0.0.1:6443"
     return json.dumps(
-        values.kubeconfig(cluster="c", server=server, ca_data=None, command=str(command))
+        manifests.kubeconfig(cluster="c", server=server, ca_data=None, command=str(command))
     )
 
 

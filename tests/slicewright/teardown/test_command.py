@@ -72,7 +72,7 @@ def destroy(
     script.write_text(_PULUMI.format(python=sys.executable, **paths))
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}:/usr/bin:/bin")
-    monkeypatch.setattr("slicewright.teardown.sweep.FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("slicewright.teardown.sweep.passes.FIRST_WAIT_S", 0.01)
     made = Command(tmp_path, served, capsys)
     made.state(ROLE)
     return made

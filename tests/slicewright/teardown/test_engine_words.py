@@ -22,7 +22,7 @@ from rehearsal.scenario import plugins_and_commands
 from slicewright import cli
 from slicewright.teardown.engine import Pulumi
 from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, Ran, cloud_engine
-from tests.infra.test_killed_engine import FLEETS
+from tests.infra.on_engine.test_killed_engine import FLEETS
 
 _PROGRAM = f"""\
 import json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slicewright.teardown.ingresses import of_ingresses
-from slicewright.teardown.leftovers import ORDER, PROOFS, GoogleNetwork, Leftover
+from slicewright.teardown.sweep.ingresses import of_ingresses
+from slicewright.teardown.sweep.leftovers import ORDER, PROOFS, GoogleNetwork, Leftover
 
 API = "https://www.googleapis.com/compute/v1/"
 GLOBAL = "projects/acme/global"

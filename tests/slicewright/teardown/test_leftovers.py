@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slicewright.teardown.aws_proofs import of_interfaces
-from slicewright.teardown.leftovers import (
+from slicewright.teardown.sweep.aws_proofs import of_interfaces
+from slicewright.teardown.sweep.leftovers import (
     ORDER,
     GoogleNetwork,
     Leftover,
@@ -17,7 +17,7 @@ from slicewright.teardown.leftovers import (
     of_network,
     of_snapshots,
 )
-from slicewright.teardown.life import Life
+from slicewright.teardown.sweep.life import Life
 
 OWN = frozenset({"projects/acme/global/networks/net"})
 BEGUN = Life(begun="2026-11-01T10:00:00Z")

@@ -13,8 +13,8 @@ from infra.plan import EksFleetPlan, GkeFleetPlan
 from rehearsal.clouds.core import call_log
 from slicewright import cli
 from slicewright.teardown import own_rights
-from slicewright.teardown.life import Life
-from slicewright.teardown.sweep import Sweep
+from slicewright.teardown.sweep.life import Life
+from slicewright.teardown.sweep.passes import Sweep
 from slicewright.teardown.teardown import shown_in
 from tests.rights_used import right_of
 from tests.slicewright.teardown.stacks import World, ingress, launch, service

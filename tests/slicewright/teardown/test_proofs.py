@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from slicewright.teardown.aws_proofs import (
+from slicewright.teardown.evidence import life_of
+from slicewright.teardown.inventory import Objects, Shared, waiting_pools
+from slicewright.teardown.record import OUTPUT, record_text, recorded_life, with_record
+from slicewright.teardown.report import Report, lines_of
+from slicewright.teardown.subject import state_of
+from slicewright.teardown.sweep.aws_proofs import (
     of_address,
     of_balancer,
     of_group,
@@ -19,14 +24,9 @@ from slicewright.teardown.aws_proofs import (
     of_template,
     of_volume,
 )
-from slicewright.teardown.evidence import life_of
-from slicewright.teardown.inventory import Objects, Shared, waiting_pools
-from slicewright.teardown.leftovers import CLUSTER_EXISTS, Leftover
-from slicewright.teardown.life import Life, moment
-from slicewright.teardown.permission import LATE, Permission
-from slicewright.teardown.record import OUTPUT, record_text, recorded_life, with_record
-from slicewright.teardown.report import Report, lines_of
-from slicewright.teardown.subject import state_of
+from slicewright.teardown.sweep.leftovers import CLUSTER_EXISTS, Leftover
+from slicewright.teardown.sweep.life import Life, moment
+from slicewright.teardown.sweep.permission import LATE, Permission
 from tests.slicewright.teardown.stacks import service, snapshot, volume
 
 TAGS = [{"Key": "kubernetes.io/cluster/ml", "Value": "owned"}]

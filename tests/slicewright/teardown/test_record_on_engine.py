@@ -11,10 +11,10 @@ import pytest
 
 from rehearsal.host.toolchain import Toolchain
 from slicewright.teardown.engine import Pulumi
-from slicewright.teardown.life import Life
 from slicewright.teardown.record import STACK, recorded_life
 from slicewright.teardown.record_keeper import RecordKeeper
 from slicewright.teardown.subject import Subject, state_of
+from slicewright.teardown.sweep.life import Life
 from tests.infra.cloud_engine import cloud_engine
 
 _PROGRAM = """\

@@ -25,8 +25,8 @@ from rehearsal.clouds.gcp.account import write_account as write_google_account
 from rehearsal.host.toolchain import Toolchain
 from slicewright.teardown.subject import Cloud
 from tests.infra.cloud_engine import PROJECT, Ran
-from tests.infra.killed_engine import KilledEngine, killed_engine
-from tests.infra.test_killed_engine import FLEETS
+from tests.infra.on_engine.killed_engine import KilledEngine, killed_engine
+from tests.infra.on_engine.test_killed_engine import FLEETS
 from tests.slicewright.teardown.chances import break_calls, leave
 
 pytestmark = pytest.mark.long(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slicewright.doctor.findings import Answer, NotAnswered
-from slicewright.teardown.account import Held, Listing, Outcome, Refused
-from slicewright.teardown.leftovers import Leftover
-from slicewright.teardown.life import Life
-from slicewright.teardown.permission import Permission
-from slicewright.teardown.sweep import LONGEST_WAIT_S, Sweep, Swept
+from slicewright.teardown.sweep.account import Held, Listing, Outcome, Refused
+from slicewright.teardown.sweep.leftovers import Leftover
+from slicewright.teardown.sweep.life import Life
+from slicewright.teardown.sweep.passes import LONGEST_WAIT_S, Sweep, Swept
+from slicewright.teardown.sweep.permission import Permission
 
 ALL = Permission()
 MINE = "tag kubernetes.io/cluster/ml=owned"

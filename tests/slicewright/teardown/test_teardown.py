@@ -10,10 +10,10 @@ import pytest
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
 from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from slicewright.doctor.findings import CannotAsk
-from slicewright.teardown.life import Life
-from slicewright.teardown.permission import Permission
 from slicewright.teardown.report import Report
-from slicewright.teardown.sweep import Sweep
+from slicewright.teardown.sweep.life import Life
+from slicewright.teardown.sweep.passes import Sweep
+from slicewright.teardown.sweep.permission import Permission
 from slicewright.teardown.teardown import Choices, Refused, Stopped
 from tests.rehearsal.clouds.conftest import Aws
 from tests.slicewright.teardown.stacks import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra import values
+from infra import manifests
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks.autoscaler import empty_nodes, seconds, settings_of
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
@@ -80,7 +80,7 @@ class Scaled:
         aws.make_cluster()
         trust = json.dumps(TRUST_OF_PODS)
         made = aws.call("aws-iam", "CreateRole", RoleName="ca", AssumeRolePolicyDocument=trust)
-        self.policy(values.autoscaler_policy(cluster="p4d", region="eu-west-1"))
+        self.policy(manifests.autoscaler_policy(cluster="p4d", region="eu-west-1"))
         agent = {"clusterName": "p4d", "addonName": "eks-pod-identity-agent"}
         aws.call("eks", "CreateAddon", **agent)
         assert aws.cloud.tasks.wait(120)
@@ -182,7 +182,7 @@ def test_a_pod_that_a_node_would_not_help_is_no_reason(scaled: Scaled, pod: Json
 def test_without_the_right_to_describe_node_groups_an_empty_one_is_of_no_use(
     scaled: Scaled,
 ) -> None:
-    policy = values.autoscaler_policy(cluster="p4d", region="eu-west-1")
+    policy = manifests.autoscaler_policy(cluster="p4d", region="eu-west-1")
     policy["Statement"] = [s for s in policy["Statement"] if "eks:" not in s["Action"][0]]
     scaled.policy(policy)
     scaled.pool()
@@ -213,7 +213,7 @@ def no_agent(scaled: Scaled) -> None:
 
 
 def of_another_cluster(scaled: Scaled) -> None:
-    scaled.policy(values.autoscaler_policy(cluster="other", region="eu-west-1"))
+    scaled.policy(manifests.autoscaler_policy(cluster="other", region="eu-west-1"))
 
 
 def no_policy(scaled: Scaled) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.aws.eks import karpenter_objects as objects
@@ -33,7 +33,7 @@ def planned(**pool: Any) -> plan.EksFleetPlan:
     asked = {"mode": "karpenter", "empty_minutes": 1, "interruption_queue": "q"}
     cluster = {"name": "p4d", "region": "eu-west-1", "version": "1.36", "autoscaler": asked}
     raw = {"cloud": "eks", "cluster": cluster, "node_pools": [{**POOL, **pool}]}
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
     return fleet
 
@@ -52,7 +52,7 @@ class Scaled:
         trust = json.dumps(TRUST_OF_PODS)
         made = aws.call("aws-iam", "CreateRole", RoleName="k", AssumeRolePolicyDocument=trust)
         node_role = aws.call("aws-iam", "GetRole", RoleName="node")["Role"]["Arn"]
-        self.policy(values.karpenter_policy(fleet, node_role_arn=node_role))
+        self.policy(manifests.karpenter_policy(fleet, node_role_arn=node_role))
         aws.call("eks", "CreateAddon", clusterName="p4d", addonName="eks-pod-identity-agent")
         assert aws.cloud.tasks.wait(120)
         aws.call(
@@ -70,11 +70,11 @@ class Scaled:
         assert isinstance(karpenter, plan.KarpenterPlan)
         self.api: FakeNodes = fake_nodes(aws.environment, "p4d")
         declared = {
-            objects.CLASSES: values.node_class(
+            objects.CLASSES: manifests.node_class(
                 own, role="node", subnet_ids=aws.subnets[:1], security_group=group
             ),
-            objects.POOLS: values.node_pool(own, karpenter),
-            objects.OVERLAYS: values.node_overlay(own),
+            objects.POOLS: manifests.node_pool(own, karpenter),
+            objects.OVERLAYS: manifests.node_overlay(own),
         }
         for path, body in declared.items():
             self.api.create(path, {"metadata": {"name": own.name}, "spec": body})
@@ -196,7 +196,7 @@ def test_nothing_of_it_is_left_when_pool_and_class_go(scaled: Scaled) -> None:
 def without(action: str) -> Callable[[Scaled], None]:
     def take(scaled: Scaled) -> None:
         role = scaled.aws.call("aws-iam", "GetRole", RoleName="node")["Role"]["Arn"]
-        document = values.karpenter_policy(planned(), node_role_arn=role)
+        document = manifests.karpenter_policy(planned(), node_role_arn=role)
         for statement in document["Statement"]:
             statement["Action"] = [a for a in statement["Action"] if a != action]
         scaled.policy(document)
@@ -224,7 +224,7 @@ def test_without_a_profile_the_class_is_not_ready_and_says_why(aws: Any) -> None
     scaled.api.delete(f"{objects.CLASSES}/pool")
     scaled.look()
     without("iam:CreateInstanceProfile")(scaled)
-    body = values.node_class(
+    body = manifests.node_class(
         planned().karpenter_pools[0], role="node", subnet_ids=aws.subnets, security_group="sg-1"
     )
     scaled.api.create(objects.CLASSES, {"metadata": {"name": "pool"}, "spec": body})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import delivery, plan, spec, values
+from infra import delivery, manifests, plan, stack_file
 from kubeapi import ApiError
 from rehearsal.cluster.node.root import NodeFiles
 from rehearsal.host.toolchain import Toolchain
@@ -58,13 +58,13 @@ EVERYTHING = {"2 GPUs, 8 capabilities", "2 GPUs, 10 capabilities"}
 def planned(setting: str) -> plan.FleetPlan:
     operator = {"toolkit": {"enabled": True}, **SETTINGS[setting]}
     raw = {**yaml.safe_load(FLEET), "gpu_operator": operator}
-    return plan.read(json.dumps(raw), spec.Source("test", raw))
+    return plan.read(json.dumps(raw), stack_file.Source("test", raw))
 
 
 def chosen(setting: str) -> dict[str, Any]:
     """The values of the product that decide how containers get GPUs, each with its default."""
     fleet = planned(setting)
-    made = values.operator_values(fleet, values.operator_files(fleet))
+    made = manifests.operator_values(fleet, manifests.operator_files(fleet))
     return {
         "cdi": made["cdi"],
         "toolkit": {"enabled": made["toolkit"]["enabled"], "env": made["toolkit"].get("env", [])},

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, values
+from infra import manifests, plan
 from infra.plan import GkeFleetPlan
 from rehearsal.clouds.gcp.gke import addons
 from rehearsal.host.toolchain import Toolchain
@@ -43,7 +43,7 @@ def gke(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Itera
     """A cluster with the operator as the product configures it for GKE, and GKE's plugin."""
     fleet = plan.read_file(FLEET)
     assert isinstance(fleet, GkeFleetPlan)
-    ours = values.operator_values(fleet, values.operator_files(fleet))
+    ours = manifests.operator_values(fleet, manifests.operator_files(fleet))
     chosen = {
         **VALUES,
         "hostPaths": ours["hostPaths"],
@@ -61,7 +61,7 @@ def installer() -> dict[str, Any]:
     """The product's DaemonSet for Container-Optimized OS, with the image of no mirror."""
     fleet = plan.read_file(FLEET)
     assert isinstance(fleet, GkeFleetPlan)
-    manifest = values.driver_installers(fleet)[0]
+    manifest = manifests.driver_installers(fleet)[0]
     pod = manifest["spec"]["template"]["spec"]
     pod["containers"][0]["image"] = "registry.k8s.io/pause:3.10"
     del pod["imagePullSecrets"]

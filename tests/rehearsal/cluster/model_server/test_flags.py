@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra import plan
-from infra.spec import VllmWorkload
-from infra.values.vllm import vllm_args
+from infra.manifests.workloads.vllm import vllm_args
+from infra.stack_file import VllmWorkload
 from rehearsal.cluster.model_server.flags import WrongFlags, option_strings, parse
-from tests.infra import test_workloads
+from tests.infra.plan import test_workloads
 
 
 def test_what_the_product_passes_is_understood_whole() -> None:
     """Both of the golden file's workloads, in a release whose flags are known."""
-    golden = Path(test_workloads.__file__).parent / "golden" / "vllm.yaml"
+    golden = Path(test_workloads.__file__).parents[1] / "golden" / "vllm.yaml"
     fleet = plan.read_file(golden)
     seen = {}
     for one in fleet.deployments:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec, values
-from infra.values.monitoring.scrapes import monitors
+from infra import manifests, plan, stack_file
+from infra.manifests.monitoring.scrapes import monitors
 from kubeapi.client import path_of
 from tests.rehearsal.cluster.monitoring.installed import Prometheus, Source, apply
 from tests.rehearsal.cluster.monitoring.queued import (
@@ -57,7 +57,7 @@ def planned(name: str, **autoscaling: Any) -> plan.FleetPlan:
     # Replicas go two decisions after a value, in which all servers are read again.
     server["autoscaling"] |= {"window": "10s", "scale_down": {"stabilization": "30s"}}
     server["autoscaling"] |= {"fallback": {"failures": 1}, **autoscaling}
-    return plan.read(json.dumps(raw), spec.Source("test", raw))
+    return plan.read(json.dumps(raw), stack_file.Source("test", raw))
 
 
 def monitor_path(monitor: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ def make(cluster: Any, prometheus: Prometheus, fleet: plan.FleetPlan) -> dict[st
     apply(cluster, monitor)
     serve(cluster, workload.name, monitor["spec"]["selector"]["matchLabels"])
     cluster.until(f"{APPS}/{workload.name}", replicas(1), _LONG_S)
-    apply(cluster, values.scaled_object(workload, prometheus.url))
+    apply(cluster, manifests.scaled_object(workload, prometheus.url))
     return dict(monitor)
 
 
@@ -149,7 +149,7 @@ def losing_servers(
 
 def _scale(cluster: Any, prometheus: Prometheus, fleet: plan.FleetPlan, *, wait_s: int) -> None:
     (workload,) = fleet.deployments
-    apply(cluster, values.scaled_object(workload, prometheus.url))
+    apply(cluster, manifests.scaled_object(workload, prometheus.url))
 
     def holds(found: dict[str, Any] | None) -> bool:
         behavior = ((found or {}).get("spec") or {}).get("behavior") or {}
@@ -222,7 +222,7 @@ def test_where_prometheus_has_lost_the_servers_the_replicas_stay(
                 falls_back(cluster, NAME)
                 # Prometheus answers, and has no value for what KEDA asks.
                 (workload,) = planned(NAME).deployments
-                assert prometheus.query(values.scaling_query(workload)) == {}
+                assert prometheus.query(manifests.scaling_query(workload)) == {}
                 assert prometheus.query("vector(1)") == {"": 1}
                 asked_for(cluster, NAME, "50")
         finally:

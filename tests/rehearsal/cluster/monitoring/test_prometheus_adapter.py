@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec, values
-from infra.values.monitoring.scrapes import monitors
+from infra import manifests, plan, stack_file
+from infra.manifests.monitoring.scrapes import monitors
 from kubeapi import ApiError
 from rehearsal.cluster.cert_manager.certificates import secret_of
 from rehearsal.scenario.existing_cluster import certificates
@@ -46,7 +46,7 @@ _LONG_S = 300
 def planned() -> plan.FleetPlan:
     raw = yaml.safe_load(GOLDEN.read_text())["config"]["slicewright:fleet"]
     raw["workloads"][0]["autoscaling"]["scale_down"] = {"stabilization": "0s"}
-    return plan.read(json.dumps(raw), spec.Source("test", raw))
+    return plan.read(json.dumps(raw), stack_file.Source("test", raw))
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,8 @@ def adapter(cluster: Any, prometheus: Prometheus) -> Iterator[None]:
     (monitor,) = (one for one in monitors(fleet) if "tritonserver" in one["metadata"]["name"])
     apply(cluster, monitor)
     serve(cluster, NAME, monitor["spec"]["selector"]["matchLabels"])
-    made = values.adapter_objects(fleet)
-    for manifest in (*made, values.pod_autoscaler(workload)):
+    made = manifests.adapter_objects(fleet)
+    for manifest in (*made, manifests.pod_autoscaler(workload)):
         apply(cluster, dict(manifest))
     cluster.until(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAMESPACE}", _available)
     cluster.until(

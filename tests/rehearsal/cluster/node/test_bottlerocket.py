@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, plan, spec, values
+from infra import catalog, manifests, plan, stack_file
 from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus
 from rehearsal.clouds.aws.ec2.user_data import BadUserData
 from rehearsal.cluster.node.bottlerocket import booted, offered, settings_of
@@ -38,7 +38,7 @@ def planned(machine: str, **pool: Any) -> plan.EksPoolPlan:
             }
         ],
     }
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
     return fleet.pools[0]
 
@@ -46,7 +46,7 @@ def planned(machine: str, **pool: Any) -> plan.EksPoolPlan:
 def settings(pool: plan.EksPoolPlan) -> dict[str, Any]:
     """As the node reads them of its user data."""
     assert pool.settings.template is not None
-    return bottlerocket_gpus({"UserData": values.eks_user_data(pool.settings.template)})
+    return bottlerocket_gpus({"UserData": manifests.eks_user_data(pool.settings.template)})
 
 
 @pytest.mark.parametrize(

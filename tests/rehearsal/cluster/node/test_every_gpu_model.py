@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, plan, spec
+from infra import catalog, plan, stack_file
 from rehearsal.clouds.aws.machines import machines as aws_machines
 from rehearsal.clouds.gcp.machines import GPU_MODELS
 from rehearsal.cluster.node.launcher import Bind
@@ -101,7 +101,7 @@ def test_a_model_that_is_not_simulated_is_refused_before_anything_is_made(name: 
         "nodes": {"count": 1},
     }
     raw = {"cloud": "byo", "cluster": {"name": "lab", "context": "lab"}, "node_pools": [pool]}
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     (problem,) = unrehearsable(fleet)
     assert problem.path == ("node_pools", 0, "gpu", "model")
     assert f"the simulated GPUs have no {name}" in problem.reason

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from rehearsal.cluster.node import launcher
 from rehearsal.cluster.node.fake_dbus import SystemBus
 from rehearsal.cluster.node.launcher import Bind
@@ -87,7 +87,7 @@ def _planned(layout: dict[str, int]) -> plan.PoolPlan:
         "cluster": {"name": "c", "context": "c"},
         "node_pools": [{**pool, "partition": {"mode": "operator", "layout": layout}}],
     }
-    (planned,) = plan.read(json.dumps(raw), spec.Source("test", raw)).pools
+    (planned,) = plan.read(json.dumps(raw), stack_file.Source("test", raw)).pools
     return planned
 
 
@@ -102,12 +102,12 @@ def test_a_node_that_still_has_the_old_layout_outlives_a_restart_of_mig_manager(
     assert new.offer.mig_config not in (None, old.offer.mig_config)
     with StubApi("n1") as api:
         api.label({_CONFIG: old.offer.mig_config})
-        _start(node, api, values.as_yaml(values.mig_parted_config([old])))
+        _start(node, api, manifests.as_yaml(manifests.mig_parted_config([old])))
         api.wait_for_states("pending", "success")
     launcher.stop(node.started.pop(), grace_s=5)
     with StubApi("n1") as api:
         api.label({_CONFIG: old.offer.mig_config})
-        _start(node, api, values.as_yaml(values.mig_parted_config([new])))
+        _start(node, api, manifests.as_yaml(manifests.mig_parted_config([new])))
         api.wait_for_states("success")
     assert state.load(node.files.silicon).gpus[0].profiles == ("3g.40gb", "3g.40gb")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from rehearsal.plugins.charts import NoSuchChart, find
 
 REPOSITORY = "https://prometheus-community.github.io/helm-charts"
@@ -147,5 +147,5 @@ def test_the_values_of_the_product_are_the_charts(asked: dict[str, Any]) -> None
     stack = Path(__file__).parents[3] / "infra" / "golden" / "autoscaling.yaml"
     fleet = yaml.safe_load(stack.read_text())["config"]["slicewright:fleet"]
     raw = {**fleet, "monitoring": {"prometheus": "stack", **asked}}
-    planned = plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert rendered(values.monitoring_values(planned))
+    planned = plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    assert rendered(manifests.monitoring_values(planned))

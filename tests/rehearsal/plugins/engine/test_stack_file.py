@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import spec
+from infra import stack_file
 
 NUMBERS = """
     0 -0 +0 1 -1 +5 12 007 017 08 09 -012 0o17 0O17 -0o7 +0o7 0o8 0x1F 0X1f -0x1f +0xA 0xG 0b11
@@ -172,14 +172,14 @@ def _read(directory: Path, text: str) -> tuple[Any, set[str]]:
     """The product's values, and the keys with a problem; all of them if it reads nothing."""
     file = directory / "Pulumi.odd.yaml"
     file.write_text(text)
-    source = spec.read(file)
+    source = stack_file.read(file)
     return source.raw, {str(problem.path[0]) for problem in source.problems}
 
 
 def _is_refused(directory: Path, value: str) -> bool:
     try:
         return bool(_read(directory, _file({"v": value}))[1])
-    except spec.NotReadable:
+    except stack_file.NotReadable:
         return True
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, spec
+from infra import plan, stack_file
 from infra.plan import ExistingFleetPlan
 from kubeapi import Client
 from rehearsal.host import processes
@@ -36,7 +36,7 @@ def fleet() -> ExistingFleetPlan:
             }
         ],
     }
-    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    found = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(found, ExistingFleetPlan)
     return found
 

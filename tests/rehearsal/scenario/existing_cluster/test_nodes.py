@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apis.names import POOL_LABEL
-from infra import catalog, plan, spec
+from infra import catalog, plan, stack_file
 from infra.plan import ExistingFleetPlan
 from rehearsal.cluster.node import machine
 from rehearsal.cluster.silicon.models import models
@@ -30,7 +30,7 @@ def of(**pool: Any) -> list[dict[str, Any]]:
         "cluster": {"name": "ours", "context": "ours"},
         "node_pools": [{"name": "p", "gpu": {"model": "T4", "count": 1}, **pool}],
     }
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
     assert isinstance(fleet, ExistingFleetPlan)
     return [n for n in node_objects(fleet) if machine.ANNOTATION in n["metadata"]["annotations"]]
 

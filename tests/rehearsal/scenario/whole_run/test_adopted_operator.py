@@ -25,7 +25,9 @@ from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [
     pytest.mark.rehearsal,
-    pytest.mark.long("what an adopted operator must have: tests/infra/test_adopted_operator.py"),
+    pytest.mark.long(
+        "what an adopted operator must have: tests/infra/manifests/test_adopted_operator.py"
+    ),
 ]
 NAMESPACE = "nvidia"
 A100, T4 = "a100-40gb", "tesla-t4"

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from apis.names import POOL_LABEL
-from infra import plan, values
+from infra import manifests, plan
 from kubeapi import Client
 from rehearsal.cluster.silicon import state
 from rehearsal.scenario import cloud_variables
@@ -122,7 +122,7 @@ def test_what_changed_in_file_cloud_and_operator_is_found_and_healed(fleet: Flee
     policy = {"spec": {"dcgmExporter": {"enabled": False}}}
     fleet.client.patch(POLICY, policy)
     planned = plan.read_file(stack_file)
-    config = values.operator_files(planned).mig_layouts.name
+    config = manifests.operator_files(planned).mig_layouts.name
     fleet.client.delete(f"{CONFIGS}/{config}")
     upgrade_by_hand(fleet.client, "v26.3.0")
 

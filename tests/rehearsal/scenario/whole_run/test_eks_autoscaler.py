@@ -27,7 +27,7 @@ from tests.rehearsal.scenario.whole_run.waiting import until
 pytestmark = [
     pytest.mark.rehearsal,
     pytest.mark.timeout(1800),
-    pytest.mark.long("a pool that grows from zero: tests/infra/test_eks_autoscaler_on_engine.py"),
+    pytest.mark.long("a pool that grows from zero: tests/infra/on_engine/eks/test_autoscaler.py"),
 ]
 SLICE = "nvidia.com/mig-1g.10gb"
 DEPLOYMENT = "/apis/apps/v1/namespaces/ai/deployments/llm"

@@ -19,7 +19,9 @@ from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [
     pytest.mark.rehearsal,
-    pytest.mark.long("Karpenter's pools on the engine: tests/infra/test_karpenter_on_engine.py"),
+    pytest.mark.long(
+        "Karpenter's pools on the engine: tests/infra/on_engine/eks/test_karpenter.py"
+    ),
 ]
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"

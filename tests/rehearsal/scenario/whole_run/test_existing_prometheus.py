@@ -30,8 +30,8 @@ pytestmark = [
     pytest.mark.long(
         "that the same Prometheus reads what a monitor selects: "
         "tests/rehearsal/cluster/monitoring/test_prometheus.py; its rules, by promtool: "
-        "tests/infra/test_monitoring_rules.py; what a cluster that has one gets: "
-        "tests/infra/test_monitoring_objects.py"
+        "tests/infra/manifests/monitoring/test_rules.py; what a cluster that has one gets: "
+        "tests/infra/manifests/monitoring/test_objects.py"
     ),
 ]
 STACK = "existing-a100-t4"

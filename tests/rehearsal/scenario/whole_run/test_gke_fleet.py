@@ -337,7 +337,7 @@ def test_a_running_pod_sees_its_one_partition_and_no_other(run: Run) -> None:
     inside.delete(run.client, *paths)
 
 
-@pytest.mark.long("a pool with too few nodes: tests/infra/test_program.py")
+@pytest.mark.long("a pool with too few nodes: tests/infra/program/test_program.py")
 def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run) -> None:
     """`up` waits for a pool only where it changes it. The Node comes back with its machine."""
     name = _node(run.environment)["metadata"]["name"]

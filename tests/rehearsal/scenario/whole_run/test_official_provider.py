@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra import plan, values
+from infra import manifests, plan
 from infra.plan import EksFleetPlan
 from kubeapi import Client
 from rehearsal.host.toolchain import Toolchain, workload_tools
@@ -28,7 +28,7 @@ from rehearsal.plugins.charts.gpu_operator.values import DEFAULTS
 from rehearsal.scenario import official_plugins, proof
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
-from tests.infra import go_module
+from tests.infra.cross_check import go_module
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -159,7 +159,7 @@ def write_out(file: Path, directory: Path, part: packaged.Part | None) -> None:
     """The chart that a stack file names, with its values."""
     planned = plan.read_file(file)
     assert isinstance(planned, EksFleetPlan)
-    settings = values.operator_values(planned, values.operator_files(planned))
+    settings = manifests.operator_values(planned, manifests.operator_files(planned))
     chart = charts.find("gpu-operator", **ADDRESS)
     assert chart.check(settings) == []
     packaged.write(

@@ -44,7 +44,7 @@ pytestmark = [
     pytest.mark.long(
         "a node that comes back from a reboot: "
         "tests/rehearsal/cluster/kubelet/test_reboot_moments.py and "
-        "tests/fleet_controller/test_api_server.py"
+        "tests/fleet_controller/api_server/test_api_server.py"
     ),
 ]
 

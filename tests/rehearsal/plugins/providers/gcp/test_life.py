@@ -73,7 +73,7 @@ def test_every_output_of_the_schema_is_present(engine, h100) -> None:
 
 
 def test_the_programs_cluster_shows_no_difference_on_a_second_up(engine) -> None:
-    """With the node config of the pool that is removed at once: infra/components/gke.py."""
+    """With the node config of the pool that is removed at once: infra/components/gke/cluster.py."""
     network = engine.make(NETWORK, "net", autoCreateSubnetworks=False)
     subnetwork = engine.make(SUBNETWORK, "sub", network=network.id, ipCidrRange="10.0.0.0/20")
     account = engine.make(ACCOUNT, "nodes", accountId="main-nodes")

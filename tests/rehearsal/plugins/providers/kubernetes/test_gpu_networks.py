@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra import values
+from infra import manifests
 from kubeapi import ApiError
 from rehearsal.clouds.core.node_api import ApiServerNodes
 from rehearsal.clouds.gcp.gke.node_networks import install_kinds
@@ -32,20 +32,20 @@ def installed(cluster: Any) -> None:
 
 
 def create(cluster: Any, plural: str, kind: str, of: dict[str, Any]) -> None:
-    manifest = {"apiVersion": values.NETWORKING_API, "kind": kind, "metadata": {"name": "vpc1"}}
+    manifest = {"apiVersion": manifests.NETWORKING_API, "kind": kind, "metadata": {"name": "vpc1"}}
     cluster.admin.create(
         f"{KINDS}/{plural}", {**manifest, "spec": of}, dryRun="All", fieldValidation="Strict"
     )
 
 
 def test_what_the_program_makes_is_accepted(cluster: Any, installed: None) -> None:
-    parameters = values.network_parameters("gpu-0", "nodes-0")
+    parameters = manifests.network_parameters("gpu-0", "nodes-0")
     create(cluster, "gkenetworkparamsets", "GKENetworkParamSet", parameters)
-    create(cluster, "networks", "Network", values.network_of_devices("vpc1"))
+    create(cluster, "networks", "Network", manifests.network_of_devices("vpc1"))
 
 
 def test_another_type_or_mode_is_refused(cluster: Any, installed: None) -> None:
-    parameters = {**values.network_parameters("gpu-0", "nodes-0"), "deviceMode": "Fast"}
+    parameters = {**manifests.network_parameters("gpu-0", "nodes-0"), "deviceMode": "Fast"}
     with pytest.raises(ApiError, match="deviceMode"):
         create(cluster, "gkenetworkparamsets", "GKENetworkParamSet", parameters)
     with pytest.raises(ApiError, match=r"spec\.type"):

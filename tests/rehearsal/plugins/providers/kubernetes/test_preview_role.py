@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import values
+from infra import manifests
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 
@@ -49,9 +49,9 @@ def stack(new_stack: Callable[..., Any], pool_kind: str, attached: dict[str, str
 @pytest.fixture
 def previewer(cluster: Any, namespace: str) -> dict[str, Any]:
     """The kubeconfig of a service account that has the ClusterRole, and no other right."""
-    (role,) = (one for one in values.preview_role()["items"] if one["kind"] == "ClusterRole")
+    (role,) = (one for one in manifests.preview_role()["items"] if one["kind"] == "ClusterRole")
     cluster.admin.patch(
-        path_of(RBAC, "clusterroles", values.PREVIEW_ROLE),
+        path_of(RBAC, "clusterroles", manifests.PREVIEW_ROLE),
         role,
         kind="apply",
         fieldManager="test",
@@ -66,7 +66,7 @@ def previewer(cluster: Any, namespace: str) -> dict[str, Any]:
         "roleRef": {
             "apiGroup": RBAC.partition("/")[0],
             "kind": "ClusterRole",
-            "name": values.PREVIEW_ROLE,
+            "name": manifests.PREVIEW_ROLE,
         },
         "subjects": [{"kind": "ServiceAccount", "name": "previewer", "namespace": namespace}],
     }

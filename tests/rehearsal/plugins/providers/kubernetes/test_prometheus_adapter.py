@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from kubeapi import ApiError
 
 GOLDEN = Path(__file__).parents[4] / "infra" / "golden/prometheus-adapter.yaml"
@@ -31,9 +31,9 @@ OWN = "system:serviceaccount:prometheus-adapter:prometheus-adapter"
 
 def objects() -> list[dict[str, Any]]:
     raw = yaml.safe_load(GOLDEN.read_text())["config"]["slicewright:fleet"]
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
-    autoscalers = [values.pod_autoscaler(one) for one in fleet.deployments]
-    return [dict(one) for one in (*values.adapter_objects(fleet), *autoscalers)]
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    autoscalers = [manifests.pod_autoscaler(one) for one in fleet.deployments]
+    return [dict(one) for one in (*manifests.adapter_objects(fleet), *autoscalers)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec, values
+from infra import manifests, plan, stack_file
 from kubeapi import ApiError
 
 GOLDEN = Path(__file__).parents[4] / "infra" / "golden"
@@ -26,7 +26,7 @@ PROGRAM = """
     import pulumi_kubernetes as k8s
 
     from infra import plan, spec
-    from infra.components.workloads import Workloads
+    from infra.components.services.workloads import Workloads
 
     raw = json.loads(Path("fleet.json").read_text())
     fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))
@@ -49,7 +49,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def planned(raw: dict[str, Any]) -> plan.FleetPlan:
-    return plan.read(json.dumps(raw), spec.Source("test", raw))
+    return plan.read(json.dumps(raw), stack_file.Source("test", raw))
 
 
 def write(stack: Any, fleet: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ def test_the_api_server_accepts_every_object_by_its_strict_rules(name: str, clus
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": where, "labels": labels}})
     strict = {"dryRun": "All", "fieldValidation": "Strict"}
-    for one, objects in values.workloads_of(fleet):
+    for one, objects in manifests.workloads_of(fleet):
         for manifest in objects.all:
             body = copy.deepcopy(manifest)
             if "namespace" in body["metadata"]:

@@ -1,0 +1,1 @@
+"""EKS clusters, their node groups, and Karpenter."""

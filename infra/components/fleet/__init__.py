@@ -1,0 +1,1 @@
+"""The GPU operator, slicewright's agent and controller, and the pools."""

@@ -1,0 +1,1 @@
+"""GKE clusters and their node pools."""

@@ -1,0 +1,1 @@
+"""Workloads, and the services that observe and scale them."""

@@ -1,0 +1,1 @@
+"""Admission policies that protect nodes before they are verified."""

@@ -1,0 +1,1 @@
+"""User data, autoscalers and IAM policies of EKS clusters."""

@@ -1,0 +1,1 @@
+"""Files for people and hosts: imports of existing pools, layouts of hosts."""

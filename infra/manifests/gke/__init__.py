@@ -1,0 +1,1 @@
+"""GKE's own objects, and the fitness of existing GKE clusters."""

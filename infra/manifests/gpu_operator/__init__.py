@@ -1,0 +1,1 @@
+"""The GPU operator's Helm values, and the config files of its parts."""

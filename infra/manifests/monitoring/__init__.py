@@ -1,0 +1,11 @@
+"""A fleet's monitoring as plain data: chart values, monitors, rules and dashboards."""
+
+from infra.manifests.monitoring.chart import monitoring_chart, monitoring_values
+from infra.manifests.monitoring.objects import (
+    DASHBOARD_COUNT,
+    OPERATOR_GROUP,
+    OPERATOR_KINDS,
+    monitoring_objects,
+    rule_counts,
+    scraped,
+)

@@ -1,0 +1,1 @@
+"""The rights that a stack needs in AWS, Google Cloud and Kubernetes."""

@@ -1,0 +1,1 @@
+"""KEDA and the Prometheus adapter, which scale workloads by their load."""

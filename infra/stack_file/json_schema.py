@@ -1,0 +1,58 @@
+"""The JSON Schema of a stack file, for editors: docs/reference/stack-file.schema.json.
+
+`python -m infra.stack_file.json_schema` prints it. It covers structure and syntax, not clouds and
+GPUs: `infra.plan` may still refuse a file that the schema accepts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from infra.stack_file.problem import KEY
+from infra.stack_file.reading.annotations import FLEET_TYPE
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of `Pulumi.<stack>.yaml`."""
+    adapter: TypeAdapter[Any] = TypeAdapter(FLEET_TYPE)
+    fleet = _clean(adapter.json_schema())
+    definitions = fleet.pop("$defs")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "slicewright stack file",
+        "type": "object",
+        "required": ["config"],
+        "properties": {
+            "config": {"type": "object", "required": [KEY], "properties": {KEY: fleet}},
+        },
+        "$defs": definitions,
+    }
+
+
+def text() -> str:
+    """The schema as text, exactly as committed."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _clean(node: Any) -> Any:
+    """Removes pydantic's titles, which repeat the keys, and line breaks in descriptions."""
+    if isinstance(node, dict):
+        if isinstance(node.get("description"), str):
+            node = {**node, "description": " ".join(node["description"].split())}
+        cleaned = {
+            k: _clean(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))
+        }
+        # pydantic allows keys that match no pattern; slicewright refuses them.
+        return (
+            {**cleaned, "additionalProperties": False}
+            if "patternProperties" in cleaned
+            else cleaned
+        )
+    return [_clean(v) for v in node] if isinstance(node, list) else node
+
+
+if __name__ == "__main__":
+    print(text(), end="")

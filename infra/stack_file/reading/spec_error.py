@@ -1,0 +1,65 @@
+"""The error with all problems of a stack file.
+
+Names, keys and values of a file may have any length and contain control characters, but the message
+is for a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.stack_file.problem import Path, Problem
+from infra.stack_file.reading.formatting import format_path, plain, shorten
+from infra.stack_file.reading.recovery import RecoveredFleet
+from infra.stack_file.reading.source import Source
+
+_MAX_PROBLEMS = 50
+"""Problems of a file that are shown. Nobody would read more before fixing the first."""
+_LENGTH = 700
+"""Characters of a reason or remedy. The longest text of slicewright itself is shorter."""
+
+
+class SpecError(Exception):
+    """A refused stack file. The message has file, line and column, key, reason and remedy of the
+    first 50 problems.
+    """
+
+    def __init__(
+        self, source: Source, problems: Sequence[Problem], recovered: RecoveredFleet | None = None
+    ) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        self.recovered = recovered
+        """The fleet after error recovery, used to find more problems. It is never deployed."""
+        super().__init__(_message(source, self.problems))
+
+
+def _message(source: Source, problems: Sequence[Problem]) -> str:
+    # In the order of the file. A problem without a line has the line of its closest parent.
+    located = sorted(
+        ((source.position(p.path, key=p.in_key), p) for p in problems),
+        key=lambda at: (at[0] or (0, 0), tuple(map(str, at[1].path))),
+    )
+    lines = [
+        f"{source.name}: {len(problems)} problem{'s' if len(problems) != 1 else ''}, "
+        "nothing was created or changed"
+    ]
+    for position, problem in located[:_MAX_PROBLEMS]:
+        where = f"{source.name}:{position[0]}:{position[1]}: " if position else ""
+        key = f"{format_path(problem.path)}{_pool(source, problem.path)}"
+        reason, instead = shorten(problem.reason, _LENGTH), shorten(problem.instead, _LENGTH)
+        lines.append(plain(f"  {where}{key}: {reason}; {instead} [source: {problem.source}]"))
+    if len(located) > _MAX_PROBLEMS:
+        lines.append(
+            f"  and {len(located) - _MAX_PROBLEMS} more; they are shown once these are fixed"
+        )
+    return "\n".join(lines)
+
+
+def _pool(source: Source, path: Path) -> str:
+    """` (pool NAME)`, since `node_pools[3]` does not tell which pool it is."""
+    if len(path) < 2 or path[0] != "node_pools":
+        return ""
+    pool = source.value(path[:2])
+    name = pool.get("name") if isinstance(pool, dict) else None
+    return f" (pool {shorten(name, 60)})" if isinstance(name, str) else ""

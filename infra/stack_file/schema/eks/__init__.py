@@ -1,0 +1,1 @@
+"""The keys of EKS clusters and their node pools."""

@@ -1,0 +1,1 @@
+"""The keys of GKE clusters and their node pools."""

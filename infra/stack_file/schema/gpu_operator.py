@@ -1,0 +1,160 @@
+"""The NVIDIA GPU operator: the chart values that a fleet may set."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.stack_file.schema import charts
+from infra.stack_file.schema.constraints import DnsLabel, FreeText, IntRange, Pattern
+from infra.stack_file.schema.field_types import Labels
+from infra.stack_file.schema.model import SpecModel
+
+_Version = Annotated[str, FreeText("a version", "NVIDIA/gpu-operator, values.yaml", "v0.20.0")]
+
+
+class ComponentSwitch(SpecModel):
+    enabled: bool = False
+    version: _Version | None = None
+
+
+class Toolkit(SpecModel):
+    enabled: bool | None = None
+    """Whether the toolkit is installed. By default only on GKE, whose node images lack it."""
+    version: _Version | None = None
+
+
+class Component(SpecModel):
+    version: _Version | None = None
+    """Version. By default the chart's."""
+
+
+class Nfd(SpecModel):
+    """Node Feature Discovery. The operator finds GPU nodes by its labels."""
+
+    enabled: bool = True
+    """False if the cluster has it already. Its workers must tolerate the pools' taints."""
+
+
+class ServiceMonitor(SpecModel):
+    """A ServiceMonitor. The cluster must have the Prometheus operator's CRDs."""
+
+    enabled: bool = False
+    interval_seconds: Annotated[
+        int,
+        IntRange(
+            minimum=1,
+            maximum=3600,
+            unit="second",
+            why_maximum="no dashboard or alert works with fewer samples",
+            source="Prometheus docs, scrape_interval",
+            alternative="enabled: false",
+        ),
+    ] = 15
+    labels: Labels = Field(default_factory=dict)
+    """Labels that the Prometheus operator selects, such as `{release: kube-prom-stack}`."""
+
+
+class DcgmExporter(SpecModel):
+    enabled: bool = True
+    version: _Version | None = None
+    metrics: tuple[
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"DCGM_FI_[A-Z0-9_]+",
+                is_not="a field of DCGM",
+                examples=("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
+                source="NVIDIA/dcgm-exporter, etc/dcp-metrics-included.csv",
+            ),
+        ],
+        ...,
+    ] = ()
+    """Fields of DCGM to export, and no others. By default the exporter's list."""
+    service_monitor: ServiceMonitor = ServiceMonitor()
+
+
+class MigManager(SpecModel):
+    with_reboot: bool = True
+    """Whether mig-manager may reboot a node to change its MIG mode: A100 GPUs need a reset, which
+    clouds refuse.
+    """
+    default_config: Literal["all-disabled", ""] = "all-disabled"
+    """Layout of nodes without a layout. The chart allows no other value."""
+    version: _Version | None = None
+    host_services: tuple[
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[A-Za-z0-9:_.@-]+\.service",
+                is_not="a systemd service",
+                examples=("nvidia-persistenced.service",),
+                source="NVIDIA/mig-parted, gpu-clients file",
+            ),
+        ],
+        ...,
+    ] = ()
+    """systemd services to stop while GPUs change, instead of the operator's list."""
+
+
+class GpuOperator(SpecModel):
+    existing: bool = False
+    """The cluster has the operator already: it is adopted, not installed, and its settings are
+    checked. For `cloud: byo`.
+    """
+    cluster_policy: Annotated[
+        str, DnsLabel(253, "Kubernetes docs, object names", "cluster-policy")
+    ] = "cluster-policy"
+    """Name of an existing operator's ClusterPolicy. The default is the chart's name."""
+    namespace: Annotated[str, DnsLabel(63, "Kubernetes docs, namespaces", "gpu-operator")] = (
+        "gpu-operator"
+    )
+    release: Annotated[str, DnsLabel(53, "Helm docs, release names", "gpu-operator")] = (
+        "gpu-operator"
+    )
+    repository: Annotated[
+        str,
+        charts.repository("https://helm.ngc.nvidia.com/nvidia"),
+    ] = "https://helm.ngc.nvidia.com/nvidia"
+    chart_version: Annotated[
+        str,
+        Pattern(
+            pattern=r"v?[0-9]+\.[0-9]+\.[0-9]+",
+            is_not="a version of the GPU operator's chart: one exact version, not a range",
+            examples=("v26.7.0",),
+            source="NVIDIA's chart repository",
+        ),
+    ] = "v26.7.0"
+    chart_path: (
+        Annotated[
+            str,
+            charts.path("charts/gpu-operator-v26.7.0.tgz"),
+        ]
+        | None
+    ) = None
+    """The chart of that version as a file or directory, instead of `repository`."""
+    registry: charts.Registry | None = None
+    """A mirror instead of nvcr.io and registry.k8s.io, with the same paths."""
+    image_pull_secrets: tuple[
+        Annotated[str, DnsLabel(253, "Kubernetes docs, secrets", "mirror")], ...
+    ] = ()
+    """Secrets of the operator's namespace."""
+    upgrade_crds: bool = True
+    """A job of the chart updates the CRDs at each upgrade. Helm itself never does."""
+    nfd: Nfd = Nfd()
+    cdi: bool = True
+    """Containers get their GPUs by the Container Device Interface."""
+    device_list: Literal["envvar", "volume-mounts"] = "envvar"
+    """How a container without privileges may name GPUs to NVIDIA's runtime: by the variable
+    NVIDIA_VISIBLE_DEVICES, or only by mounts, so that it gets those that it requests and no others.
+    """
+    mig_strategy: Literal["none", "single", "mixed"] = "mixed"
+    """One per cluster. `mixed` advertises nvidia.com/mig-<profile>, `single` nvidia.com/gpu."""
+    driver: ComponentSwitch = ComponentSwitch()
+    toolkit: Toolkit = Toolkit()
+    device_plugin: Component = Component()
+    gfd: Component = Component()
+    dcgm_exporter: DcgmExporter = DcgmExporter()
+    validator: Component = Component()
+    mig_manager: MigManager = MigManager()

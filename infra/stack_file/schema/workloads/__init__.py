@@ -1,0 +1,1 @@
+"""The keys of workloads, by kind."""

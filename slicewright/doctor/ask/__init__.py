@@ -1,0 +1,1 @@
+"""Asks clouds, clusters and registries."""

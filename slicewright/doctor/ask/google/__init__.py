@@ -1,0 +1,1 @@
+"""Asks a Google Cloud project."""

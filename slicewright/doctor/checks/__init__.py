@@ -1,0 +1,1 @@
+"""Pure checks: which parts of a plan would be refused?"""

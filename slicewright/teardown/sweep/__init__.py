@@ -1,0 +1,1 @@
+"""Deletes the resources that a deleted cluster left in its cloud."""
