@@ -68,8 +68,8 @@ bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.m
 	@$(BIN)/python benchmarks/figures.py $(BENCHMARKS)
 
 mutate: $(SETUP) $(MUTMUT)/.ready  ## changes the pure cores in small ways, and lists
-## the changes that no test notices (hours); MUTANTS="infra.geometry.naming.*" for some,
-## SHOW=NAME for the change itself
+## the changes that no test notices (hours);
+## MUTANTS="slicewright.infra.geometry.naming.*" for some, SHOW=NAME for the change itself
 	@export PYTHONPATH=$(CURDIR)/$(MUTMUT); set -e; if [ -n "$(SHOW)" ]; then \
 	  $(BIN)/python -m mutmut show '$(SHOW)'; exit; fi; \
 	  $(BIN)/python -m mutmut run $(foreach mutant,$(MUTANTS),'$(mutant)'); \
@@ -82,11 +82,11 @@ $(MUTMUT)/.ready: tests/mutation.lock $(SETUP)
 
 gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake,
 ## writes docs/gpu-check/
-	@$(BIN)/python -m rehearsal.cluster.gpu_check
+	@$(BIN)/python -m slicewright.rehearsal.cluster.gpu_check
 
 toolchain: $(SETUP)  ## finds, downloads or builds the tools of others that rehearsals and tests
 ## use, once per machine (20 to 40 minutes)
-	@$(BIN)/python -m rehearsal.host.toolchain --with all
+	@$(BIN)/python -m slicewright.rehearsal.host.toolchain --with all
 
 setup: $(SETUP)  ## the Python environment from requirements.lock, hashes checked
 

@@ -10,9 +10,17 @@ fleet controller.
 
 from __future__ import annotations
 
-from apis import node_report
-from apis.gpu_pool import schema as pool_schema
-from apis.names import GROUP, POOL_KIND, POOL_PLURAL, REPORT_KIND, REPORT_PLURAL, VERSION, Manifest
+from slicewright.apis import node_report
+from slicewright.apis.gpu_pool import schema as pool_schema
+from slicewright.apis.names import (
+    GROUP,
+    POOL_KIND,
+    POOL_PLURAL,
+    REPORT_KIND,
+    REPORT_PLURAL,
+    VERSION,
+    Manifest,
+)
 
 
 def crds() -> list[Manifest]:

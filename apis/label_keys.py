@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
+from slicewright.apis.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
 
 PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 """Selects a node's device plugin config. Source: NVIDIA/k8s-device-plugin, config-manager."""

@@ -48,7 +48,7 @@ QUARANTINE_EFFECT: Final = "NoExecute"
 
 NOTE_PREFIX: Final = f"{GROUP}/"
 """Prefix of the annotations that hold the controller's notes on a Node. Nobody else may write one
-(`apis.admission.node_policy`).
+(`slicewright.apis.admission.node_policy`).
 """
 VERIFIED_BOOT_ANNOTATION: Final = "slicewright.io/verified-boot"
 """Boot ID under which the controller last found the node verified. In another boot it is not
@@ -60,18 +60,18 @@ VERIFIED_LAYOUT_ANNOTATION: Final = "slicewright.io/verified-layout"
 wants it and the label differs, somebody else has changed the label.
 """
 STUCK_ANNOTATION: Final = "slicewright.io/stuck"
-"""Marks a node that is stuck (`fleet_controller.objects.stuck.Stuck`)."""
+"""Marks a node that is stuck (`slicewright.fleet_controller.objects.stuck.Stuck`)."""
 
 JOINED_ANNOTATION: Final = "slicewright.io/joined"
 """Set on a node that exists without its pool. It holds the labels that the controller has set for
-the pool, and their earlier values (`fleet_controller.membership.membership.Joined`).
+the pool, and their earlier values (`slicewright.fleet_controller.membership.membership.Joined`).
 """
 RELEASE_FINALIZER: Final = "slicewright.io/release-nodes"
 """Set on a pool of existing nodes. It stays until the controller has released them."""
 
 ROLLOUT_ANNOTATION: Final = "slicewright.io/rollout"
 """Users set it on a pool: `paused`, `aborted` or `undo:LAYOUT`, see
-`apis.gpu_pool.rollout_request`.
+`slicewright.apis.gpu_pool.rollout_request`.
 """
 DESIRED_ANNOTATION: Final = "slicewright.io/desired-state"
 """Set on a node whose layout differs from its pool's stack file, as after an undo. Its agent
@@ -83,7 +83,9 @@ only later reports count. The value is that report's time, so it comes from the 
 The annotation is removed when the node is verified.
 """
 CHANGE_ANNOTATION: Final = "slicewright.io/layout-change"
-"""Set on a node whose layout is being changed (`fleet_controller.objects.layout_change.Change`)."""
+"""Set on a node whose layout is being changed
+(`slicewright.fleet_controller.objects.layout_change.Change`).
+"""
 CHANGED_ANNOTATION: Final = "slicewright.io/changed-at"
 """Time when the last change of the node's layout or driver ended well."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apis.names import Manifest
-from apis.openapi import CAMEL_CASE, object_of, text
+from slicewright.apis.names import Manifest
+from slicewright.apis.openapi import CAMEL_CASE, object_of, text
 
 _MIG_MODE: Manifest = {"type": "string", "enum": ["enabled", "disabled", "unsupported", "unknown"]}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apis.names import Manifest
+from slicewright.apis.names import Manifest
 
 
 def object_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from apis.names import (
+from slicewright.apis.names import (
     CLUSTER_POLICY_PLURAL,
     CONTROLLER_LEASE,
     EVENTS_NAMESPACE,

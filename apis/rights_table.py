@@ -1,6 +1,6 @@
 """Every right of the agent and the controller, as a Markdown table for SECURITY.md.
 
-`python -m apis.rights_table` prints it.
+`python -m slicewright.apis.rights_table` prints it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from apis.rights import AGENT_RULES, CONTROLLER_NAMESPACE_RULES, CONTROLLER_RULES, Rule
+from slicewright.apis.rights import AGENT_RULES, CONTROLLER_NAMESPACE_RULES, CONTROLLER_RULES, Rule
 
 _USES: Final[dict[tuple[str, str], str]] = {
     ("agent", "nodes"): "its own Node: labels and annotations of its pool and layout",

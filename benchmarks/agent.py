@@ -26,16 +26,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra import delivery
-from infra.components import verified_start
-from node_agent.nvml import probe as nvml
-from node_agent.nvml.cache import Cache
-from node_agent.nvml.prober import Prober
-from rehearsal.cluster.node import launcher, root
-from rehearsal.cluster.node.launcher import Bind, LaunchSpec
-from rehearsal.cluster.node.machine import Machine
-from rehearsal.cluster.silicon import state
-from rehearsal.host.toolchain import Toolchain, ensure
+from slicewright.infra import delivery
+from slicewright.infra.components import verified_start
+from slicewright.node_agent.nvml import probe as nvml
+from slicewright.node_agent.nvml.cache import Cache
+from slicewright.node_agent.nvml.prober import Prober
+from slicewright.rehearsal.cluster.node import launcher, root
+from slicewright.rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from slicewright.rehearsal.cluster.node.machine import Machine
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.host.toolchain import Toolchain, ensure
 
 _ROUNDS, _STARTS = 30, 9
 _LOOKS = 6
@@ -45,7 +45,7 @@ _PAUSE_S = 0.03
 _SOAK_LOOKS, _SOAK_RESTARTS = 300, 6
 _DRIVER = Path("/usr/local/nvidia")
 _ISOLATED = ("-I", "-S")
-"""As pods.command in infra.components, which needs Pulumi's SDK to be imported."""
+"""As pods.command in slicewright.infra.components, which needs Pulumi's SDK to be imported."""
 _SOAK = Path(__file__).with_name("agent_soak.py")
 
 
@@ -178,7 +178,7 @@ def _of_children_s() -> float:
 @contextlib.contextmanager
 def _prober() -> Iterator[Prober]:
     prober = Prober.start()
-    gc.freeze()  # as node_agent.watch.run does
+    gc.freeze()  # as slicewright.node_agent.watch.run does
     try:
         failure = prober.probe().failure
         assert failure is None, failure
@@ -224,7 +224,7 @@ def _theirs(
 def _running(directory: Path) -> Running:
     log = directory / "watch.log"
     arguments = ["watch", "--port", "0", "all:1g.10gb*7"]
-    argv = [sys.executable, "-m", "node_agent", *arguments]
+    argv = [sys.executable, "-m", "slicewright.node_agent", *arguments]
     pod = [*_checked_start(directory), *arguments]
     took, in_pod, python, api = [], [], [], []
     for start in range(_STARTS):

@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from node_agent.cluster.restart_memory import RestartMemory
-from node_agent.nvml.prober import Prober
-from rehearsal.cluster.silicon import state
+from slicewright.node_agent.cluster.restart_memory import RestartMemory
+from slicewright.node_agent.nvml.prober import Prober
+from slicewright.rehearsal.cluster.silicon import state
 
 Held = dict[str, int]
 
@@ -56,7 +56,15 @@ def restarts(silicon: Path, number: int) -> dict[str, int]:
         for restart in range(number):
             with log.open("wb") as stderr:
                 agent = subprocess.Popen(
-                    [sys.executable, "-m", "node_agent", "watch", "--port", "0", "0:1g.10gb*7"],
+                    [
+                        sys.executable,
+                        "-m",
+                        "slicewright.node_agent",
+                        "watch",
+                        "--port",
+                        "0",
+                        "0:1g.10gb*7",
+                    ],
                     env={**os.environ, "TMPDIR": str(scratch)},
                     stderr=stderr,
                 )

@@ -33,24 +33,28 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from apis import custom_resources, names, rights
-from fleet_controller.cluster.bound_pods import Nodes
-from fleet_controller.decision.actions import SetPoolStatus
-from fleet_controller.decision.decide import decide
-from fleet_controller.decision.inspection import silent_agents, to_inspect, unverified_nodes
-from fleet_controller.membership.membership import memberships
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from kubeapi import ApiError, Client, list_all
-from kubeapi.client import path_of
-from rehearsal.cluster import control_plane
-from rehearsal.cluster.control_plane import kwok
-from rehearsal.cluster.control_plane.parts import process_name
-from rehearsal.host import processes
-from rehearsal.host.toolchain import ensure
+from slicewright.apis import custom_resources, names, rights
+from slicewright.fleet_controller.cluster.bound_pods import Nodes
+from slicewright.fleet_controller.decision.actions import SetPoolStatus
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.decision.inspection import (
+    silent_agents,
+    to_inspect,
+    unverified_nodes,
+)
+from slicewright.fleet_controller.membership.membership import memberships
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.kubeapi import ApiError, Client, list_all
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.cluster.control_plane import kwok
+from slicewright.rehearsal.cluster.control_plane.parts import process_name
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.toolchain import ensure
 
 _NODES, _POOLS = 2000, 100
 _OF_A_POOL = 20

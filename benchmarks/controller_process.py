@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fleet_controller import cli
-from kubeapi import Client, client
+from slicewright.fleet_controller import cli
+from slicewright.kubeapi import Client, client
 
 _COLLECTIONS = ("nodes", "pods", "gpupools", "gpunodereports", "leases", "events")
 

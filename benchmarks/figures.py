@@ -33,7 +33,9 @@ class Benchmark:
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
-    "rehearsal": Benchmark((sys.executable, "-m", "rehearsal.scenario.bench"), markdown=True),
+    "rehearsal": Benchmark(
+        (sys.executable, "-m", "slicewright.rehearsal.scenario.bench"), markdown=True
+    ),
     **{
         name: Benchmark((sys.executable, f"benchmarks/{name}.py"))
         for name in ("agent", "fleet_agents", "plan", "preview", "geometry", "controller")

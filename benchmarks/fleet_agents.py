@@ -19,15 +19,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from apis.desired_state import Desired, DesiredGpu, dump
-from infra import delivery
-from infra.components import verified_start
-from rehearsal.cluster.node import launcher, root
-from rehearsal.cluster.node.forks import Forks
-from rehearsal.cluster.node.launcher import Bind, LaunchSpec
-from rehearsal.cluster.node.machine import Machine
-from rehearsal.host.processes import kernel
-from rehearsal.host.toolchain import Toolchain, ensure
+from slicewright.apis.desired_state import Desired, DesiredGpu, dump
+from slicewright.infra import delivery
+from slicewright.infra.components import verified_start
+from slicewright.rehearsal.cluster.node import launcher, root
+from slicewright.rehearsal.cluster.node.forks import Forks
+from slicewright.rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from slicewright.rehearsal.cluster.node.machine import Machine
+from slicewright.rehearsal.host.processes import kernel
+from slicewright.rehearsal.host.toolchain import Toolchain, ensure
 from tests.rehearsal.cluster.node.stub_reports import StubReports, serving
 
 _USER = 65532

@@ -20,9 +20,9 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from infra import catalog, geometry
-from infra.catalog import Family, Gpu
-from infra.geometry import Placement
+from slicewright.infra import catalog, geometry
+from slicewright.infra.catalog import Family, Gpu
+from slicewright.infra.geometry import Placement
 
 GOAL_US = 50.0
 QUESTIONS = 2000

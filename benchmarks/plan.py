@@ -109,7 +109,7 @@ def _in_a_new_process(what: str, file: Path) -> dict[str, float]:
 
 def _command(file: Path) -> dict[str, float]:
     """As `slicewright check` does it."""
-    from infra import plan
+    from slicewright.infra import plan
 
     _read_catalog()
     took, _ = _timed(lambda: plan.read_file(file))
@@ -117,8 +117,8 @@ def _command(file: Path) -> dict[str, float]:
 
 
 def _steps(file: Path) -> dict[str, float]:
-    from infra import plan
-    from infra import stack_file as spec
+    from slicewright.infra import plan
+    from slicewright.infra import stack_file as spec
 
     _read_catalog()
     gc.disable()
@@ -140,7 +140,7 @@ def _before(_: Path) -> dict[str, float]:
     """What is the same for every file; nearly all of the import is pydantic's and ours."""
 
     def imported() -> None:
-        import infra.plan  # noqa: F401
+        pass
 
     importing, _ = _timed(imported)
     reading, _ = _timed(_read_catalog)
@@ -149,7 +149,7 @@ def _before(_: Path) -> dict[str, float]:
 
 def _read_catalog() -> None:
     """The files that a plan for EKS uses."""
-    from infra import catalog
+    from slicewright.infra import catalog
 
     catalog.load()
     catalog.aws()

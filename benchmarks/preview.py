@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host.toolchain import ensure
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.host.toolchain import ensure
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario.engine_runs import Engine, Outcome
+from slicewright.rehearsal.scenario.environment import Environment
 
 _GOAL = 1.2
 _UNCHANGED_GOAL = 1.0

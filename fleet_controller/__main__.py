@@ -1,7 +1,7 @@
-"""`python -m fleet_controller`."""
+"""`python -m slicewright.fleet_controller`."""
 
 import sys
 
-from fleet_controller.cli import main
+from slicewright.fleet_controller.cli import main
 
 sys.exit(main())

@@ -16,17 +16,17 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from apis.names import CONTROLLER_LEASE, CONTROLLER_PORT, NAMESPACE
-from fleet_controller.app import metrics
-from fleet_controller.app.loop import Loop
-from fleet_controller.cluster.collection import error_text
-from fleet_controller.cluster.observe import Cluster
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.election import Election
-from telemetry import log
-from telemetry.endpoints import serve
-from telemetry.plain import plain
-from telemetry.signals import at_signal
+from slicewright.apis.names import CONTROLLER_LEASE, CONTROLLER_PORT, NAMESPACE
+from slicewright.fleet_controller.app import metrics
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.cluster.collection import error_text
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.election import Election
+from slicewright.telemetry import log
+from slicewright.telemetry.endpoints import serve
+from slicewright.telemetry.plain import plain
+from slicewright.telemetry.signals import at_signal
 
 # One API call may take 30 s, and a pass makes many of them.
 _STALLED_S = 300.0

@@ -7,7 +7,7 @@ def _run() -> None:
     # The SDKs of the clouds create 400,000 objects that stay until the program ends. Looking
     # through them for garbage again and again took a tenth of a preview's processor time.
     gc.disable()
-    from infra.program import main
+    from slicewright.infra.program import main
 
     main()
 

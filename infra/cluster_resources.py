@@ -9,20 +9,26 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from apis.names import POOL_LABEL
-from infra import manifests
-from infra.components import pods
-from infra.components.fleet.admission import NodeGuard, PodGuard
-from infra.components.fleet.adopted_operator import AdoptedOperator
-from infra.components.fleet.controller import FleetController
-from infra.components.fleet.gpu_operator import GpuOperator
-from infra.components.fleet.gpu_pool import GpuPools
-from infra.components.fleet.node_agent import NodeAgents
-from infra.components.services.monitoring import Monitoring
-from infra.components.services.pod_autoscaling import PodAutoscaling
-from infra.components.services.prometheus_adapter import PrometheusAdapter
-from infra.components.services.workloads import Workloads
-from infra.plan import AdapterPlan, ExistingFleetPlan, ExistingSettings, FleetPlan, KedaPlan
+from slicewright.apis.names import POOL_LABEL
+from slicewright.infra import manifests
+from slicewright.infra.components import pods
+from slicewright.infra.components.fleet.admission import NodeGuard, PodGuard
+from slicewright.infra.components.fleet.adopted_operator import AdoptedOperator
+from slicewright.infra.components.fleet.controller import FleetController
+from slicewright.infra.components.fleet.gpu_operator import GpuOperator
+from slicewright.infra.components.fleet.gpu_pool import GpuPools
+from slicewright.infra.components.fleet.node_agent import NodeAgents
+from slicewright.infra.components.services.monitoring import Monitoring
+from slicewright.infra.components.services.pod_autoscaling import PodAutoscaling
+from slicewright.infra.components.services.prometheus_adapter import PrometheusAdapter
+from slicewright.infra.components.services.workloads import Workloads
+from slicewright.infra.plan import (
+    AdapterPlan,
+    ExistingFleetPlan,
+    ExistingSettings,
+    FleetPlan,
+    KedaPlan,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-from infra import module_parts
+from slicewright.infra import module_parts
 
 MAX_BYTES: Final = 700 * 1024
 """A ConfigMap holds 1 MiB; this leaves a margin."""
@@ -70,10 +70,10 @@ class Zipapp:
 def node_agent() -> Zipapp:
     """The agent with API client and HTTP/2 (kubelet). Raises DeliveryError."""
     packages = (
-        "node_agent",
-        "apis",
-        "kubeapi",
-        "telemetry",
+        "slicewright.node_agent",
+        "slicewright.apis",
+        "slicewright.kubeapi",
+        "slicewright.telemetry",
         "urllib3",
         "pynvml",
         "h2",
@@ -81,7 +81,7 @@ def node_agent() -> Zipapp:
         "hyperframe",
     )
     # pynvml declares all of NVML in 8,000 lines, which Python would compile at each start.
-    return build("node_agent.pyz", packages, "node_agent.cli", used_parts_of="pynvml")
+    return build("node_agent.pyz", packages, "slicewright.node_agent.cli", used_parts_of="pynvml")
 
 
 @cache
@@ -89,8 +89,14 @@ def fleet_controller() -> Zipapp:
     """The controller with the API client. Raises DeliveryError."""
     return build(
         "fleet_controller.pyz",
-        ("fleet_controller", "apis", "kubeapi", "telemetry", "urllib3"),
-        "fleet_controller.cli",
+        (
+            "slicewright.fleet_controller",
+            "slicewright.apis",
+            "slicewright.kubeapi",
+            "slicewright.telemetry",
+            "urllib3",
+        ),
+        "slicewright.fleet_controller.cli",
     )
 
 
@@ -105,11 +111,12 @@ def build(
         "__main__.py": f"import sys\n\nfrom {entry} import main\n\nsys.exit(main())\n".encode()
     }
     for package in packages:
+        files.update(_parents(package))
         files.update(_sources(package))
     if entry.replace(".", "/") + ".py" not in files:
         raise DeliveryError(f"{name}: module {entry} is missing")
     if used_parts_of:
-        files.update(_used_parts(used_parts_of, entry.partition(".")[0], files))
+        files.update(_used_parts(used_parts_of, entry.rpartition(".")[0], files))
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
         for path, content in sorted(files.items()):
@@ -148,8 +155,8 @@ def _files(archive: bytes) -> dict[str, bytes]:
 
 
 def _used_parts(module: str, user: str, files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    path = f"{module}.py"
-    code = [content.decode() for at, content in files.items() if at.startswith(f"{user}/")]
+    path, directory = f"{module}.py", user.replace(".", "/")
+    code = [content.decode() for at, content in files.items() if at.startswith(f"{directory}/")]
     names = module_parts.names_of(module, code)
     try:
         return {path: module_parts.only(names, files[path].decode()).encode()}
@@ -159,15 +166,23 @@ def _used_parts(module: str, user: str, files: Mapping[str, bytes]) -> Mapping[s
         raise DeliveryError(f"{user} uses {module}.{e.args[0]}, which {path} does not have") from e
 
 
+def _parents(package: str) -> Iterator[tuple[str, bytes]]:
+    """The packages around a package, empty: a zipapp needs none of their own modules."""
+    for parent in PurePosixPath(package.replace(".", "/")).parents:
+        if parent.name:
+            yield f"{parent}/__init__.py", b""
+
+
 def _sources(package: str) -> Iterator[tuple[str, bytes]]:
     module_spec = importlib.util.find_spec(package)
     if module_spec is None or module_spec.origin is None:
         raise DeliveryError(f"package {package} is not installed here, and the zipapp needs it")
+    directory = package.replace(".", "/")
     if not module_spec.submodule_search_locations:
-        yield f"{package}.py", Path(module_spec.origin).read_bytes()
+        yield f"{directory}.py", Path(module_spec.origin).read_bytes()
         return
     root = Path(module_spec.origin).parent
     for path in sorted(root.rglob("*.py")):
         inside = path.relative_to(root)
         if inside.parts[0] not in _EXCLUDED.get(package, ()):
-            yield f"{package}/{inside.as_posix()}", path.read_bytes()
+            yield f"{directory}/{inside.as_posix()}", path.read_bytes()

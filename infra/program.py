@@ -14,17 +14,17 @@ import pulumi_aws as aws
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from infra import plan, stack_file
-from infra.cluster_resources import Site, deploy_in_cluster
-from infra.components import existing_cluster
-from infra.components.destroy_notice import DestroyNotice
-from infra.components.eks.autoscaler import ClusterAutoscaler
-from infra.components.eks.cluster import EksCluster
-from infra.components.eks.karpenter import Karpenter
-from infra.components.fleet.admission import StartupTaint
-from infra.components.gke.cluster import GkeCluster
-from infra.components.gke.gpu_networks import GpuNetworkObjects
-from infra.plan import (
+from slicewright.infra import plan, stack_file
+from slicewright.infra.cluster_resources import Site, deploy_in_cluster
+from slicewright.infra.components import existing_cluster
+from slicewright.infra.components.destroy_notice import DestroyNotice
+from slicewright.infra.components.eks.autoscaler import ClusterAutoscaler
+from slicewright.infra.components.eks.cluster import EksCluster
+from slicewright.infra.components.eks.karpenter import Karpenter
+from slicewright.infra.components.fleet.admission import StartupTaint
+from slicewright.infra.components.gke.cluster import GkeCluster
+from slicewright.infra.components.gke.gpu_networks import GpuNetworkObjects
+from slicewright.infra.plan import (
     EksAutoscalerPlan,
     EksFleetPlan,
     ExistingFleetPlan,

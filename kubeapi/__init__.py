@@ -5,7 +5,7 @@ official `kubernetes` client is megabytes of generated code and takes most of an
 memory, and lightkube needs compiled packages.
 """
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable
-from kubeapi.watch import Event, list_all, list_and_watch
+from slicewright.kubeapi.client import ApiError, Client, JsonObject, Unreachable
+from slicewright.kubeapi.watch import Event, list_all, list_and_watch
 
 __all__ = ["ApiError", "Client", "Event", "JsonObject", "Unreachable", "list_all", "list_and_watch"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
+from slicewright.kubeapi.client import ApiError, JsonObject, Unreachable, path_of
 
 _API = "coordination.k8s.io/v1"
 _KIND = "Lease"

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from kubeapi.client import Credentials, JsonObject
-from kubeapi.kubeconfig import BadKubeconfig, Context
+from slicewright.kubeapi.client import Credentials, JsonObject
+from slicewright.kubeapi.kubeconfig import BadKubeconfig, Context
 
 _EXEC_TIMEOUT_S: Final = 60.0
 _RENEW_BEFORE: Final = timedelta(seconds=10)

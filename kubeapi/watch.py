@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from kubeapi.client import ApiError, JsonObject, Unreachable
+from slicewright.kubeapi.client import ApiError, JsonObject, Unreachable
 
 _SHORT_S = 1.0
 _GONE = 410

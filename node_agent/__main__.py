@@ -1,7 +1,7 @@
-"""`python -m node_agent`, and the entry of the zipapp."""
+"""`python -m slicewright.node_agent`, and the entry of the zipapp."""
 
 import sys
 
-from node_agent.cli import main
+from slicewright.node_agent.cli import main
 
 sys.exit(main())

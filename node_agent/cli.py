@@ -19,15 +19,15 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from typing import Final
 
-from apis.desired_state import DesiredError
-from apis.layout import LayoutError
-from apis.version import VERSION
-from node_agent.commands.exit_codes import RESTART_NEEDED, UNKNOWN, WRONG_USE, WrongUse
-from node_agent.nvml.prober import ForkServerEnded
-from telemetry.plain import plain_stream
+from slicewright.apis.desired_state import DesiredError
+from slicewright.apis.layout import LayoutError
+from slicewright.apis.version import VERSION
+from slicewright.node_agent.commands.exit_codes import RESTART_NEEDED, UNKNOWN, WRONG_USE, WrongUse
+from slicewright.node_agent.nvml.prober import ForkServerEnded
+from slicewright.telemetry.plain import plain_stream
 
 COMMANDS: Final = ("show", "verify", "apply", "clear", "watch", "attribution")
-"""Commands in the order of the help. Each is a module of node_agent.commands."""
+"""Commands in the order of the help. Each is a module of slicewright.node_agent.commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,7 +77,7 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     named = [name for name in arguments[:1] if name in COMMANDS]
     for name in named or COMMANDS:
-        import_module(f"node_agent.commands.{name}").add_parser(commands)
+        import_module(f"slicewright.node_agent.commands.{name}").add_parser(commands)
     return parser
 
 

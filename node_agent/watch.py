@@ -13,25 +13,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from apis.desired_state import Desired, assigned_or_declared, hash_of
-from apis.layout import GpuLayout, Layout, LayoutError
-from kubeapi import Client
-from node_agent.cluster.backoff import Backoff
-from node_agent.cluster.node import NodeState
-from node_agent.cluster.own_node import OwnNode
-from node_agent.nvml.observed import Observation
-from node_agent.nvml.prober import Prober
-from node_agent.reporting import report
-from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Metrics
-from node_agent.verdict import layout_change
-from node_agent.verdict.damping import Damper
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.renewal import Renewal
-from node_agent.verdict.verify import desired_of, partitioning_in_progress, verify, verify_layout
-from node_agent.xids.kernel_log import KMSG
-from node_agent.xids.xid_watch import XidWatch
-from telemetry import log
+from slicewright.apis.desired_state import Desired, assigned_or_declared, hash_of
+from slicewright.apis.layout import GpuLayout, Layout, LayoutError
+from slicewright.kubeapi import Client
+from slicewright.node_agent.cluster.backoff import Backoff
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.cluster.own_node import OwnNode
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.nvml.prober import Prober
+from slicewright.node_agent.reporting import report
+from slicewright.node_agent.reporting.health import Health
+from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict import layout_change
+from slicewright.node_agent.verdict.damping import Damper
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.renewal import Renewal
+from slicewright.node_agent.verdict.verify import (
+    desired_of,
+    partitioning_in_progress,
+    verify,
+    verify_layout,
+)
+from slicewright.node_agent.xids.kernel_log import KMSG
+from slicewright.node_agent.xids.xid_watch import XidWatch
+from slicewright.telemetry import log
 
 _NODE_REUSES: Final = 5
 """Periods of `Pace.node_every_s` during which a matching agent reuses the last Node it read."""

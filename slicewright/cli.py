@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
-from apis.version import VERSION
+from slicewright.apis.version import VERSION
 from slicewright.exit_codes import (
     BAD_INPUT,
     CANNOT_RUN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra import stack_file
+from slicewright.infra import stack_file
 
 
 def setting(file: Path, key: str) -> str | None:

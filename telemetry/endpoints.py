@@ -11,7 +11,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from telemetry.pages import Pages
+from slicewright.telemetry.pages import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class Endpoints:
 
     def _answer(self) -> None:
         self._begin.wait(_PATIENCE_S)
-        from telemetry.http_pages import server_of
+        from slicewright.telemetry.http_pages import server_of
 
         with self._listening:
             with self._lock:

@@ -6,8 +6,8 @@ import socket
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from typing import Any
 
-from telemetry.pages import Pages
-from telemetry.plain import plain_lines
+from slicewright.telemetry.pages import Pages
+from slicewright.telemetry.plain import plain_lines
 
 _REQUEST_TIMEOUT_S = 5.0
 

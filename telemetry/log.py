@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 
-from telemetry.plain import plain
+from slicewright.telemetry.plain import plain
 
 logger = logging.getLogger("slicewright")
 

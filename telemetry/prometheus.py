@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from telemetry.plain import plain
+from slicewright.telemetry.plain import plain
 
 
 @dataclass(frozen=True)

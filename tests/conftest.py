@@ -24,20 +24,20 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-import rehearsal.host.toolchain as toolchain_package
-from rehearsal.clouds.endpoint import Endpoint
-from rehearsal.host.toolchain import Toolchain, ensure, go_sdk, triton, workload_tools
-from rehearsal.host.toolchain.acquisition import obtain
-from rehearsal.host.toolchain.cache import Cache
-from rehearsal.host.toolchain.go_sdk import Sdk
-from rehearsal.host.toolchain.settings import Settings, from_environment
-from rehearsal.host.toolchain.tools import TOOLS
-from rehearsal.host.toolchain.versions import Answers
+from slicewright.rehearsal.clouds.endpoint import Endpoint
+from slicewright.rehearsal.host import toolchain as toolchain_package
+from slicewright.rehearsal.host.toolchain import Toolchain, ensure, go_sdk, triton, workload_tools
+from slicewright.rehearsal.host.toolchain.acquisition import obtain
+from slicewright.rehearsal.host.toolchain.cache import Cache
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.rehearsal.host.toolchain.settings import Settings, from_environment
+from slicewright.rehearsal.host.toolchain.tools import TOOLS
+from slicewright.rehearsal.host.toolchain.versions import Answers
 
 # Workers start processes by a fork that execs at once. grpc's handlers would start its threads anew
 # in between, which now and then abort, as their descriptors are closed.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-from rehearsal.plugins.engine import served_program
+from slicewright.rehearsal.plugins.engine import served_program
 
 _ROOT = Path(__file__).resolve().parents[1]
 TOOLCHAIN_VARIABLE = "SLICEWRIGHT_TEST_TOOLCHAIN"

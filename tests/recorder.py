@@ -15,9 +15,9 @@ from pulumi.runtime import resource as registrations
 from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import source_pb2
 
-from infra import plan, program
-from infra.components.eks.cluster import EksCluster
-from infra.components.gke.cluster import GkeCluster
+from slicewright.infra import plan, program
+from slicewright.infra.components.eks.cluster import EksCluster
+from slicewright.infra.components.gke.cluster import GkeCluster
 
 VERIFIED: Mapping[str, Any] = {
     "conditions": [

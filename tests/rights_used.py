@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from infra import catalog, manifests, plan
-from rehearsal.clouds.aws.authorization import eks_arn
-from rehearsal.clouds.aws.policy_evaluation import evaluate
-from rehearsal.clouds.core.call_log import LoggedCall
+from slicewright.infra import catalog, manifests, plan
+from slicewright.rehearsal.clouds.aws.authorization import eks_arn
+from slicewright.rehearsal.clouds.aws.policy_evaluation import evaluate
+from slicewright.rehearsal.clouds.core.call_log import LoggedCall
 from slicewright.teardown import own_rights
 
 _SIGNED_AS = {

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import SETTINGS
-from apis.gpu_pool.settings import key_of
-from infra import stack_file
+from slicewright.apis.gpu_pool.rollout_policy import SETTINGS
+from slicewright.apis.gpu_pool.settings import key_of
+from slicewright.infra import stack_file
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("apis", "fleet_controller", "infra", "node_agent", "policy", "slicewright")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from rehearsal.clouds.endpoint import Endpoint
-from rehearsal.host.toolchain import ensure
+from slicewright.rehearsal.clouds.endpoint import Endpoint
+from slicewright.rehearsal.host.toolchain import ensure
 from tests.properties import cases, examples
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from apis.names import Manifest
+from slicewright.apis.names import Manifest
 
 
 def literal(text: str) -> str:

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apis.admission.cel import literal, literals, policy, rule, service_account_user
-from apis.names import (
+from slicewright.apis.admission.cel import literal, literals, policy, rule, service_account_user
+from slicewright.apis.names import (
     CONTROLLER_SERVICE_ACCOUNT,
     DEFAULT_MIG_CONFIG,
     MIG_CONFIG_LABEL,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from apis.admission.cel import literal, literals, policy, rule
-from apis.names import NAMESPACE, STARTUP_TAINT_KEY, Manifest
+from slicewright.apis.admission.cel import literal, literals, policy, rule
+from slicewright.apis.names import NAMESPACE, STARTUP_TAINT_KEY, Manifest
 
 VARIABLE: Final = "NVIDIA_VISIBLE_DEVICES"
 """The variable that NVIDIA's runtime obeys.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apis.admission.cel import literal, policy, rule, service_account_user
-from apis.gpu_pool.rollout_request import SUSPENDED, UNDO
-from apis.names import (
+from slicewright.apis.admission.cel import literal, policy, rule, service_account_user
+from slicewright.apis.gpu_pool.rollout_request import SUSPENDED, UNDO
+from slicewright.apis.names import (
     AGENT_SERVICE_ACCOUNT,
     CONTROLLER_SERVICE_ACCOUNT,
     GROUP,

@@ -12,9 +12,9 @@ The file is JSON:
 more keys therefore gives today's layouts the same text, and the same hash.
 """
 
-from apis.desired_state.canonical import digest, dump, hash_of
-from apis.desired_state.contradictions import check
-from apis.desired_state.model import (
+from slicewright.apis.desired_state.canonical import digest, dump, hash_of
+from slicewright.apis.desired_state.contradictions import check
+from slicewright.apis.desired_state.model import (
     LARGEST,
     VERSION,
     Desired,
@@ -24,7 +24,7 @@ from apis.desired_state.model import (
     Partitioner,
     SharingStrategy,
 )
-from apis.desired_state.reading import assigned_or_declared, parse
+from slicewright.apis.desired_state.reading import assigned_or_declared, parse
 
 __all__ = [
     "LARGEST",

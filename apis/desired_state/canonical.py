@@ -6,9 +6,9 @@ import hashlib
 import json
 from typing import Any
 
-from apis.desired_state.contradictions import check
-from apis.desired_state.model import VERSION, Desired, DesiredError
-from apis.desired_state.problems import describe_problems
+from slicewright.apis.desired_state.contradictions import check
+from slicewright.apis.desired_state.model import VERSION, Desired, DesiredError
+from slicewright.apis.desired_state.problems import describe_problems
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from apis.desired_state.model import Desired, DesiredGpu
+from slicewright.apis.desired_state.model import Desired, DesiredGpu
 
 _MOST_GPUS: Final = 1024
 

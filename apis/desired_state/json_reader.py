@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from apis.desired_state.problems import abbreviate
+from slicewright.apis.desired_state.problems import abbreviate
 
 
 class Reader:

@@ -23,7 +23,7 @@ def describe_problems(source: str, problems: Sequence[str]) -> str:
 def _plain(text: str) -> str:
     """Shortens the text and escapes characters that a terminal would obey.
 
-    This module imports nothing of the project, so it cannot use `telemetry.plain`.
+    This module imports nothing of the project, so it cannot use `slicewright.telemetry.plain`.
     """
     shortened = text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}…"
     if shortened.isprintable():

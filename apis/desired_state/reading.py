@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, get_args
 
-from apis.desired_state.canonical import hash_of
-from apis.desired_state.contradictions import check
-from apis.desired_state.json_reader import Reader
-from apis.desired_state.model import (
+from slicewright.apis.desired_state.canonical import hash_of
+from slicewright.apis.desired_state.contradictions import check
+from slicewright.apis.desired_state.json_reader import Reader
+from slicewright.apis.desired_state.model import (
     LARGEST,
     VERSION,
     Desired,
@@ -19,7 +19,7 @@ from apis.desired_state.model import (
     Partitioner,
     SharingStrategy,
 )
-from apis.desired_state.problems import abbreviate, describe_problems
+from slicewright.apis.desired_state.problems import abbreviate, describe_problems
 
 _DEEPEST: Final = 8
 

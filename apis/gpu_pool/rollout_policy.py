@@ -1,7 +1,7 @@
 """The policy for rolling a new layout out to a pool's nodes: `rolloutPolicy` of a GPUPool. Pure.
 
 This is the only place that states the settings, their defaults, bounds and descriptions. A pool's
-`rollout` in a stack file takes them from here (`infra.stack_file.schema.rollout`).
+`rollout` in a stack file takes them from here (`slicewright.infra.stack_file.schema.rollout`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from apis.gpu_pool.settings import (
+from slicewright.apis.gpu_pool.settings import (
     Choice,
     Duration,
     Flag,
@@ -24,8 +24,8 @@ from apis.gpu_pool.settings import (
     setting,
     settings_of,
 )
-from apis.names import QUARANTINE_EFFECT, Manifest
-from apis.openapi import object_of
+from slicewright.apis.names import QUARANTINE_EFFECT, Manifest
+from slicewright.apis.openapi import object_of
 
 OnTimeout = Literal["Stop", "Force"]
 Evicted = Literal["GPU", "All", "None"]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from apis.gpu_pool import rollout_policy
-from apis.label_keys import MOST_KEYS
-from apis.names import LONGEST_DESIRED, MAX_FAILING_NODES, MOST_REMEMBERED, NOT_OBSERVED, Manifest
-from apis.openapi import CAMEL_CASE, count, generation, object_of, text
+from slicewright.apis.gpu_pool import rollout_policy
+from slicewright.apis.label_keys import MOST_KEYS
+from slicewright.apis.names import (
+    LONGEST_DESIRED,
+    MAX_FAILING_NODES,
+    MOST_REMEMBERED,
+    NOT_OBSERVED,
+    Manifest,
+)
+from slicewright.apis.openapi import CAMEL_CASE, count, generation, object_of, text
 
 _CONDITION_TYPES = (
     "Verified: the nodes match the layout that the spec declares, except for those that "

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from apis.names import Manifest
-from apis.openapi import count
+from slicewright.apis.names import Manifest
+from slicewright.apis.openapi import count
 
 _SETTING: Final = "setting"
 _PERCENTAGE: Final = re.compile(r"(0|[1-9][0-9]*)%")

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from apis.reasons.agent_reason import Reason
-from apis.reasons.lasting_mismatches import LASTING_MISMATCHES
-from apis.reasons.settling_mismatches import SETTLING_MISMATCHES
-from apis.reasons.unknown_states import UNKNOWN_STATES
+from slicewright.apis.reasons.agent_reason import Reason
+from slicewright.apis.reasons.lasting_mismatches import LASTING_MISMATCHES
+from slicewright.apis.reasons.settling_mismatches import SETTLING_MISMATCHES
+from slicewright.apis.reasons.unknown_states import UNKNOWN_STATES
 
 _ALL = (
     Reason(

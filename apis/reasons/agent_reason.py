@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from apis.desired_state import Partitioner
+from slicewright.apis.desired_state import Partitioner
 
 Outcome = Literal["Match", "Mismatch", "Unknown"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from apis.reasons.troubles import MOST_TRIES, TROUBLES
+from slicewright.apis.reasons.troubles import MOST_TRIES, TROUBLES
 
 
 @dataclass(frozen=True, kw_only=True)

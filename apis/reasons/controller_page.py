@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from apis.reasons.controller import OF_A_DEPARTING_NODE, OF_A_NODE, OF_A_POOL, Reason
-from apis.reasons.troubles import MOST_TRIES, PAUSES_S, TROUBLES
+from slicewright.apis.reasons.controller import OF_A_DEPARTING_NODE, OF_A_NODE, OF_A_POOL, Reason
+from slicewright.apis.reasons.troubles import MOST_TRIES, PAUSES_S, TROUBLES
 
 _INTRODUCTION = """\
 # Reasons of the fleet controller

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.reasons.advice import REPLACE, RESET
-from apis.reasons.agent_reason import Reason
+from slicewright.apis.reasons.advice import REPLACE, RESET
+from slicewright.apis.reasons.agent_reason import Reason
 
 LASTING_MISMATCHES: Final = (
     Reason(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.reasons.advice import (
+from slicewright.apis.reasons.advice import (
     BOTTLEROCKET_LOG,
     GKE_LOG,
     HOST_PLUGIN_LOG,
@@ -13,7 +13,7 @@ from apis.reasons.advice import (
     RESET,
     RESTART_HOST_PLUGIN,
 )
-from apis.reasons.agent_reason import Reason
+from slicewright.apis.reasons.agent_reason import Reason
 
 SETTLING_MISMATCHES: Final = (
     Reason(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.reasons.advice import KERNEL_LOG
-from apis.reasons.agent_reason import Reason
+from slicewright.apis.reasons.advice import KERNEL_LOG
+from slicewright.apis.reasons.agent_reason import Reason
 
 UNKNOWN_STATES: Final = (
     Reason(

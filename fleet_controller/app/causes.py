@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from fleet_controller.cluster.aside import Aside
-from fleet_controller.cluster.collection import error_text
-from fleet_controller.cluster.observe import FEW_NODES, Cluster
-from fleet_controller.decision.inspection import UnverifiedNodes
-from fleet_controller.nodes import absent_agents, absent_operands
-from kubeapi import ApiError, Unreachable
-from telemetry import log
+from slicewright.fleet_controller.cluster.aside import Aside
+from slicewright.fleet_controller.cluster.collection import error_text
+from slicewright.fleet_controller.cluster.observe import FEW_NODES, Cluster
+from slicewright.fleet_controller.decision.inspection import UnverifiedNodes
+from slicewright.fleet_controller.nodes import absent_agents, absent_operands
+from slicewright.kubeapi import ApiError, Unreachable
+from slicewright.telemetry import log
 
 _INTERVAL_S = 15.0
 """Least time between two lists of the agents' pods, to see why some do not report, and of NVIDIA's

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from fleet_controller.decision.actions import Action, AddStartupTaint, EndUndo, RemoveStartupTaint
-from fleet_controller.membership.release import ReleaseNode
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
-from fleet_controller.rollout.change_actions import EvictPod
-from fleet_controller.rollout.drain import is_refused_by_budget
-from kubeapi import ApiError
+from slicewright.fleet_controller.decision.actions import (
+    Action,
+    AddStartupTaint,
+    EndUndo,
+    RemoveStartupTaint,
+)
+from slicewright.fleet_controller.membership.release import ReleaseNode
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
+from slicewright.fleet_controller.rollout.change_actions import EvictPod
+from slicewright.fleet_controller.rollout.drain import is_refused_by_budget
+from slicewright.kubeapi import ApiError
 
 _JSON_PATCHES = (
     RemoveStartupTaint,

@@ -8,38 +8,38 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from fleet_controller.app.causes import Causes
-from fleet_controller.app.failures import is_overtaken, is_refused
-from fleet_controller.app.progress import Progress
-from fleet_controller.cluster.action_log import log_action
-from fleet_controller.cluster.backoff import Refusals
-from fleet_controller.cluster.collection import error_text
-from fleet_controller.cluster.execute import execute
-from fleet_controller.cluster.lanes import LONGEST_SLICE_S, SLICE_S, Lanes, Outcome
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.cluster.status_pace import Paced, StatusPace
-from fleet_controller.decision.actions import (
+from slicewright.fleet_controller.app.causes import Causes
+from slicewright.fleet_controller.app.failures import is_overtaken, is_refused
+from slicewright.fleet_controller.app.progress import Progress
+from slicewright.fleet_controller.cluster.action_log import log_action
+from slicewright.fleet_controller.cluster.backoff import Refusals
+from slicewright.fleet_controller.cluster.collection import error_text
+from slicewright.fleet_controller.cluster.execute import execute
+from slicewright.fleet_controller.cluster.lanes import LONGEST_SLICE_S, SLICE_S, Lanes, Outcome
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.cluster.status_pace import Paced, StatusPace
+from slicewright.fleet_controller.decision.actions import (
     Action,
     EmitEvent,
     RecordBoot,
     RetractEvent,
     SetNodeCondition,
 )
-from fleet_controller.decision.decide import Decision, decide
-from fleet_controller.decision.inspection import (
+from slicewright.fleet_controller.decision.decide import Decision, decide
+from slicewright.fleet_controller.decision.inspection import (
     silent_agents,
     to_inspect,
     unverified_nodes,
 )
-from fleet_controller.membership.membership import memberships, pool_names
-from fleet_controller.objects.action import NodeAction
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool, missing_pool
-from fleet_controller.objects.warning_event import WarningEvent
-from fleet_controller.rollout.change_actions import EvictPod, FinishChange
-from kubeapi import ApiError, Unreachable
-from telemetry import log
-from telemetry.plain import plain
+from slicewright.fleet_controller.membership.membership import memberships, pool_names
+from slicewright.fleet_controller.objects.action import NodeAction
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool, missing_pool
+from slicewright.fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.rollout.change_actions import EvictPod, FinishChange
+from slicewright.kubeapi import ApiError, Unreachable
+from slicewright.telemetry import log
+from slicewright.telemetry.plain import plain
 
 DEBOUNCE_S = 0.1
 """Pause after a change, because changes come in bursts."""

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from fleet_controller.app.progress import Progress
-from fleet_controller.cluster.durations import Durations
-from fleet_controller.membership.membership import memberships
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from telemetry.prometheus import Family, Sample, labels, lines
+from slicewright.fleet_controller.app.progress import Progress
+from slicewright.fleet_controller.cluster.durations import Durations
+from slicewright.fleet_controller.membership.membership import memberships
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.telemetry.prometheus import Family, Sample, labels, lines
 
 _STATES: Final = ("verified", "failing", "unknown", "changing", "failed")
 """States of nodes. The last two are of a rollout. Such a node also has one of the first three."""

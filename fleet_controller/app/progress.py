@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from fleet_controller.cluster.durations import Durations
-from fleet_controller.decision.actions import Action
+from slicewright.fleet_controller.cluster.durations import Durations
+from slicewright.fleet_controller.decision.actions import Action
 
 PARTS = ("pass", "pool", "action", "question")
 """The parts that an unexpected exception can leave undone: a whole pass, the decision about one

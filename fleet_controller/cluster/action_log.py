@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleet_controller.objects.action import LoggedAction
-from telemetry import log
+from slicewright.fleet_controller.objects.action import LoggedAction
+from slicewright.telemetry import log
 
 
 def log_action(action: LoggedAction) -> None:

@@ -12,8 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet_controller.rollout.drain import Refusal, explain_refusal, is_refused_by_budget
-from kubeapi import ApiError
+from slicewright.fleet_controller.rollout.drain import (
+    Refusal,
+    explain_refusal,
+    is_refused_by_budget,
+)
+from slicewright.kubeapi import ApiError
 
 _FIRST_S = 5.0
 """Delay before a pod that a budget has held is tried again. Also the first delay after a refusal

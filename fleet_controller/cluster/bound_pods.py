@@ -12,12 +12,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from fleet_controller.cluster import news
-from fleet_controller.cluster.collection import Collection
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import Node, read_node
-from fleet_controller.objects.node_pods import NodePod, read_pod, unreadable_pod
-from kubeapi.client import path_of
+from slicewright.fleet_controller.cluster import news
+from slicewright.fleet_controller.cluster.collection import Collection
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import Node, read_node
+from slicewright.fleet_controller.objects.node_pods import NodePod, read_pod, unreadable_pod
+from slicewright.kubeapi.client import path_of
 
 BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Field selector. Such a watch says DELETED when a pod ends."""

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
-from fleet_controller.objects.bounds import UNREADABLE
-from kubeapi import ApiError, Client, Event, Unreachable, list_all, list_and_watch
-from telemetry import log
-from telemetry.plain import plain
+from slicewright.fleet_controller.objects.bounds import UNREADABLE
+from slicewright.kubeapi import ApiError, Client, Event, Unreachable, list_all, list_and_watch
+from slicewright.telemetry import log
+from slicewright.telemetry.plain import plain
 
 _BACKOFF_MAX_S = 5.0
 _TOMBSTONES = 1000

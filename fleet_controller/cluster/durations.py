@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from fleet_controller.objects.layout_change import UNDER_WAY, change_of
-from fleet_controller.objects.node import Node
-from telemetry.prometheus import Histogram
+from slicewright.fleet_controller.objects.layout_change import UNDER_WAY, change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.telemetry.prometheus import Histogram
 
 BOUNDS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0)
 """A node whose driver is there takes seconds, a node that installs it and reboots takes a quarter

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from apis.names import (
+from slicewright.apis.names import (
     API_VERSION,
     EVENTS_NAMESPACE,
     POOL_KIND,
     POOL_PLURAL,
     ROLLOUT_ANNOTATION,
 )
-from fleet_controller.cluster.node_patches import PatchAction, json_pointer, node_patch
-from fleet_controller.cluster.observe import EVENT_SOURCE, Cluster
-from fleet_controller.decision.actions import (
+from slicewright.fleet_controller.cluster.node_patches import PatchAction, json_pointer, node_patch
+from slicewright.fleet_controller.cluster.observe import EVENT_SOURCE, Cluster
+from slicewright.fleet_controller.decision.actions import (
     Action,
     EmitEvent,
     EndUndo,
     RetractEvent,
     SetPoolStatus,
 )
-from fleet_controller.membership.release import RemoveFinalizer
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.warning_event import next_count
-from fleet_controller.rollout.change_actions import EvictPod
-from kubeapi import ApiError
-from kubeapi.client import path_of
+from slicewright.fleet_controller.membership.release import RemoveFinalizer
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.warning_event import next_count
+from slicewright.fleet_controller.rollout.change_actions import EvictPod
+from slicewright.kubeapi import ApiError
+from slicewright.kubeapi.client import path_of
 
 _MAX_EVENT_MESSAGE = 1024
 

@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from apis.names import SETTLED
-from fleet_controller.decision.actions import (
+from slicewright.apis.names import SETTLED
+from slicewright.fleet_controller.decision.actions import (
     Action,
     AddStartupTaint,
     EmitEvent,
@@ -28,7 +28,7 @@ from fleet_controller.decision.actions import (
     RetractEvent,
     SetPoolStatus,
 )
-from fleet_controller.membership.release import RemoveFinalizer
+from slicewright.fleet_controller.membership.release import RemoveFinalizer
 
 WORKERS: Final = 16
 """Number of workers. With 50 ms a request, they make as many requests as `PER_SECOND` allows. By

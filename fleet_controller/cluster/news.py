@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.report import Report
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.report import Report
 
 RENEWAL_S: Final = 420.0
 """An agent renews its report every 6 minutes. A late report may have become too old meanwhile."""

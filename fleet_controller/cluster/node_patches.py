@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from apis.names import (
+from slicewright.apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     DESIRED_ANNOTATION,
@@ -26,7 +26,7 @@ from apis.names import (
     VERIFIED_BOOT_ANNOTATION,
     VERIFIED_LAYOUT_ANNOTATION,
 )
-from fleet_controller.decision.actions import (
+from slicewright.fleet_controller.decision.actions import (
     AddStartupTaint,
     ClearReportsAfter,
     RecordBoot,
@@ -35,12 +35,12 @@ from fleet_controller.decision.actions import (
     SetMigConfig,
     SetNodeCondition,
 )
-from fleet_controller.membership.membership import JoinNode
-from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
-from fleet_controller.rollout.change_actions import (
+from slicewright.fleet_controller.membership.membership import JoinNode
+from slicewright.fleet_controller.membership.release import ClearNodeCondition, ReleaseNode
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
+from slicewright.fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     FinishChange,

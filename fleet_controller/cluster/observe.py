@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from apis.names import (
+from slicewright.apis.names import (
     API_VERSION,
     CLUSTER_POLICY_API,
     CLUSTER_POLICY_PLURAL,
@@ -19,23 +19,32 @@ from apis.names import (
     POOL_PLURAL,
     REPORT_PLURAL,
 )
-from fleet_controller.cluster import news
-from fleet_controller.cluster.bound_pods import BoundPods, Nodes, must_list
-from fleet_controller.cluster.collection import Collection, error_text
-from fleet_controller.cluster.operands import may_be_operand, namespaces_of, without_forged_labels
-from fleet_controller.nodes import waiting_pods
-from fleet_controller.nodes.absent_agents import AGENT_SELECTOR
-from fleet_controller.nodes.absent_operands import OPERAND_SELECTOR
-from fleet_controller.objects.bounds import UNREADABLE
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod, driver_tag, read_pod, unreadable_pod
-from fleet_controller.objects.pool import Pool, read_pool, unreadable_pool
-from fleet_controller.objects.report import Report, read_report, unreadable_report
-from fleet_controller.objects.warning_event import WarningEvent, read_warning
-from kubeapi import ApiError, Client, JsonObject, list_all
-from kubeapi.client import path_of
-from telemetry import log
+from slicewright.fleet_controller.cluster import news
+from slicewright.fleet_controller.cluster.bound_pods import BoundPods, Nodes, must_list
+from slicewright.fleet_controller.cluster.collection import Collection, error_text
+from slicewright.fleet_controller.cluster.operands import (
+    may_be_operand,
+    namespaces_of,
+    without_forged_labels,
+)
+from slicewright.fleet_controller.nodes import waiting_pods
+from slicewright.fleet_controller.nodes.absent_agents import AGENT_SELECTOR
+from slicewright.fleet_controller.nodes.absent_operands import OPERAND_SELECTOR
+from slicewright.fleet_controller.objects.bounds import UNREADABLE
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import (
+    NodePod,
+    driver_tag,
+    read_pod,
+    unreadable_pod,
+)
+from slicewright.fleet_controller.objects.pool import Pool, read_pool, unreadable_pool
+from slicewright.fleet_controller.objects.report import Report, read_report, unreadable_report
+from slicewright.fleet_controller.objects.warning_event import WarningEvent, read_warning
+from slicewright.kubeapi import ApiError, Client, JsonObject, list_all
+from slicewright.kubeapi.client import path_of
+from slicewright.telemetry import log
 
 EVENT_SOURCE = "slicewright-fleet-controller"
 FEW_NODES = 10

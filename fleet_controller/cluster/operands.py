@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.node_pods import NodePod
 
 
 def namespaces_of(policies: Sequence[Mapping[str, Any]]) -> frozenset[str] | None:

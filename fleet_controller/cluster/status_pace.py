@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fleet_controller.decision.actions import Action, SetPoolStatus
-from fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.decision.actions import Action, SetPoolStatus
+from slicewright.fleet_controller.objects.pool import Pool
 
 COUNTED_EVERY_S: Final = 1.0
 """Least time between two such writes for one pool."""

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet_controller.membership.membership import JoinNode
-from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects.action import EventAction, NodeAction, PoolAction
-from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
-from fleet_controller.rollout.change_actions import ChangeAction
+from slicewright.fleet_controller.membership.membership import JoinNode
+from slicewright.fleet_controller.membership.release import (
+    ClearNodeCondition,
+    ReleaseNode,
+    RemoveFinalizer,
+)
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.objects.action import EventAction, NodeAction, PoolAction
+from slicewright.fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
+from slicewright.fleet_controller.rollout.change_actions import ChangeAction
 
 
 @dataclass(frozen=True, kw_only=True)

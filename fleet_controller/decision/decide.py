@@ -25,22 +25,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fleet_controller.decision.actions import Action
-from fleet_controller.decision.departures import decide_departures
-from fleet_controller.decision.events import decide_events, progress_interval_s
-from fleet_controller.decision.facts import Facts
-from fleet_controller.decision.inspection import present_members
-from fleet_controller.decision.outcome import Outcome, join_outcomes
-from fleet_controller.decision.pool_decision import decide_pool
-from fleet_controller.membership.membership import Present, brought_keys
-from fleet_controller.membership.release import finalizers_to_remove
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.objects.warning_event import WarningEvent
-from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.rollout import left_over
+from slicewright.fleet_controller.decision.actions import Action
+from slicewright.fleet_controller.decision.departures import decide_departures
+from slicewright.fleet_controller.decision.events import decide_events, progress_interval_s
+from slicewright.fleet_controller.decision.facts import Facts
+from slicewright.fleet_controller.decision.inspection import present_members
+from slicewright.fleet_controller.decision.outcome import Outcome, join_outcomes
+from slicewright.fleet_controller.decision.pool_decision import decide_pool
+from slicewright.fleet_controller.membership.membership import Present, brought_keys
+from slicewright.fleet_controller.membership.release import finalizers_to_remove
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.rollout import left_over
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from apis.names import DEFAULT_MIG_CONFIG
-from fleet_controller.decision.actions import SetMigConfig
-from fleet_controller.decision.events import node_warning
-from fleet_controller.decision.facts import Facts
-from fleet_controller.decision.outcome import Outcome, join_outcomes
-from fleet_controller.decision.startup_taint import add_taint
-from fleet_controller.membership.release import (
+from slicewright.apis.names import DEFAULT_MIG_CONFIG
+from slicewright.fleet_controller.decision.actions import SetMigConfig
+from slicewright.fleet_controller.decision.events import node_warning
+from slicewright.fleet_controller.decision.facts import Facts
+from slicewright.fleet_controller.decision.outcome import Outcome, join_outcomes
+from slicewright.fleet_controller.decision.startup_taint import add_taint
+from slicewright.fleet_controller.membership.release import (
     ClearNodeCondition,
     DisableMig,
     ReleaseNode,
@@ -18,9 +18,9 @@ from fleet_controller.membership.release import (
     departing,
     next_step,
 )
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import gpu_pod_paths
-from fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import gpu_pod_paths
+from slicewright.fleet_controller.objects.pool import Pool
 
 
 def decide_departures(

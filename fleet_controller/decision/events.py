@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from apis.names import MAX_FAILING_NODES, SETTLED
-from fleet_controller.decision.actions import EmitEvent, RetractEvent
-from fleet_controller.decision.facts import Facts
-from fleet_controller.decision.outcome import Outcome
-from fleet_controller.objects.bounds import seconds
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.warning_event import WarningEvent
-from fleet_controller.pools.members import Member
+from slicewright.apis.names import MAX_FAILING_NODES, SETTLED
+from slicewright.fleet_controller.decision.actions import EmitEvent, RetractEvent
+from slicewright.fleet_controller.decision.facts import Facts
+from slicewright.fleet_controller.decision.outcome import Outcome
+from slicewright.fleet_controller.objects.bounds import seconds
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.pools.members import Member
 
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""

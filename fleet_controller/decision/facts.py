@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.report import Report
-from fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.rollout.drain import Refusal
 
 
 @dataclass(frozen=True, kw_only=True)

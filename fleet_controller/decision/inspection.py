@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fleet_controller.membership.membership import Present, memberships
-from fleet_controller.membership.release import to_disable
-from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
-from fleet_controller.nodes.watchdog import due
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.pools.status import EXAMPLES
-from fleet_controller.rollout.rollout import needs_pods
+from slicewright.fleet_controller.membership.membership import Present, memberships
+from slicewright.fleet_controller.membership.release import to_disable
+from slicewright.fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
+from slicewright.fleet_controller.nodes.watchdog import due
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.pools.status import EXAMPLES
+from slicewright.fleet_controller.rollout.rollout import needs_pods
 
 
 def present_members(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet_controller.decision.actions import (
+from slicewright.fleet_controller.decision.actions import (
     Action,
     ClearReportsAfter,
     RecordBoot,
@@ -10,22 +10,22 @@ from fleet_controller.decision.actions import (
     SetMigConfig,
     SetNodeCondition,
 )
-from fleet_controller.decision.outcome import Outcome
-from fleet_controller.decision.pool_pass import PoolPass
-from fleet_controller.decision.startup_taint import (
+from slicewright.fleet_controller.decision.outcome import Outcome
+from slicewright.fleet_controller.decision.pool_pass import PoolPass
+from slicewright.fleet_controller.decision.startup_taint import (
     add_taint,
     loses_verified_layout,
     remove_taints,
     returns_before_its_turn,
 )
-from fleet_controller.membership.membership import joining
-from fleet_controller.nodes.watchdog import Watch
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod, gpu_pod_paths
-from fleet_controller.objects.pool import Pool
-from fleet_controller.pools.members import Member, says
-from fleet_controller.rollout.rollout import fresh, must_change
-from fleet_controller.rollout.turn import Turn
+from slicewright.fleet_controller.membership.membership import joining
+from slicewright.fleet_controller.nodes.watchdog import Watch
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod, gpu_pod_paths
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.pools.members import Member, says
+from slicewright.fleet_controller.rollout.rollout import fresh, must_change
+from slicewright.fleet_controller.rollout.turn import Turn
 
 
 def decide_node(pool_pass: PoolPass, member: Member) -> Outcome:

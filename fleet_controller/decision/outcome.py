@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
-from fleet_controller.decision.actions import Action, AddStartupTaint, EmitEvent
+from slicewright.fleet_controller.decision.actions import Action, AddStartupTaint, EmitEvent
 
 
 class Outcome(NamedTuple):

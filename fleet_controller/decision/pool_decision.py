@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleet_controller.decision.actions import AddStartupTaint, EndUndo, SetPoolStatus
-from fleet_controller.decision.events import pool_warnings
-from fleet_controller.decision.facts import Facts
-from fleet_controller.decision.node_decision import decide_node
-from fleet_controller.decision.outcome import Outcome, join_outcomes
-from fleet_controller.decision.pool_pass import PoolPass, start_pass
-from fleet_controller.decision.startup_taint import add_taint
-from fleet_controller.objects.bounds import seconds
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.pools.members import member_of
-from fleet_controller.pools.quarantine import quarantine
-from fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
-from fleet_controller.rollout.change_actions import CordonNode
+from slicewright.fleet_controller.decision.actions import AddStartupTaint, EndUndo, SetPoolStatus
+from slicewright.fleet_controller.decision.events import pool_warnings
+from slicewright.fleet_controller.decision.facts import Facts
+from slicewright.fleet_controller.decision.node_decision import decide_node
+from slicewright.fleet_controller.decision.outcome import Outcome, join_outcomes
+from slicewright.fleet_controller.decision.pool_pass import PoolPass, start_pass
+from slicewright.fleet_controller.decision.startup_taint import add_taint
+from slicewright.fleet_controller.objects.bounds import seconds
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.pools.members import member_of
+from slicewright.fleet_controller.pools.quarantine import quarantine
+from slicewright.fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
+from slicewright.fleet_controller.rollout.change_actions import CordonNode
 
 
 def decide_pool(pool: Pool, nodes: Sequence[Node], facts: Facts) -> Outcome:

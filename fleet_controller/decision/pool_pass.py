@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet_controller.decision.facts import Facts
-from fleet_controller.decision.startup_taint import hold_reason
-from fleet_controller.nodes.assess import assess
-from fleet_controller.nodes.watchdog import NOTHING, Watch, watch
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.rollout import Rollout, decide_rollout
-from fleet_controller.rollout.turn import Turn
+from slicewright.fleet_controller.decision.facts import Facts
+from slicewright.fleet_controller.decision.startup_taint import hold_reason
+from slicewright.fleet_controller.nodes.assess import assess
+from slicewright.fleet_controller.nodes.watchdog import NOTHING, Watch, watch
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.rollout import Rollout, decide_rollout
+from slicewright.fleet_controller.rollout.turn import Turn
 
 
 @dataclass(frozen=True, kw_only=True)

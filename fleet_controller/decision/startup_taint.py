@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from apis.names import BUSY_STATES, STARTUP_TAINT_KEY
-from fleet_controller.decision.actions import AddStartupTaint, RemoveStartupTaint
-from fleet_controller.nodes.watchdog import relabelled
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.known_layouts import verified_layouts
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
+from slicewright.apis.names import BUSY_STATES, STARTUP_TAINT_KEY
+from slicewright.fleet_controller.decision.actions import AddStartupTaint, RemoveStartupTaint
+from slicewright.fleet_controller.nodes.watchdog import relabelled
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.known_layouts import verified_layouts
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
 
 
 def hold_reason(

@@ -18,11 +18,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import attrgetter
 
-from apis.label_keys import ALWAYS_BROUGHT, MOST_KEYS, may_be_brought
-from apis.names import POOL_LABEL
-from fleet_controller.objects.action import NodeAction
-from fleet_controller.objects.node import BroughtLabel, Joined, Node
-from fleet_controller.objects.pool import Pool
+from slicewright.apis.label_keys import ALWAYS_BROUGHT, MOST_KEYS, may_be_brought
+from slicewright.apis.names import POOL_LABEL
+from slicewright.fleet_controller.objects.action import NodeAction
+from slicewright.fleet_controller.objects.node import BroughtLabel, Joined, Node
+from slicewright.fleet_controller.objects.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from apis.names import (
+from slicewright.apis.names import (
     BUSY_STATES,
     CHANGED_ANNOTATION,
     DEFAULT_MIG_CONFIG,
@@ -28,16 +28,16 @@ from apis.names import (
     VERIFIED_BOOT_ANNOTATION,
     VERIFIED_LAYOUT_ANNOTATION,
 )
-from fleet_controller.membership.membership import (
+from slicewright.fleet_controller.membership.membership import (
     belongs_to,
     brought_keys,
     memberships,
     taken_back,
     unreadable_names,
 )
-from fleet_controller.objects.action import NodeAction, PoolAction
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.action import NodeAction, PoolAction
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fleet_controller.nodes.waiting_pods import Object, node_of, waits_for
-from telemetry.plain import plain
+from slicewright.fleet_controller.nodes.waiting_pods import Object, node_of, waits_for
+from slicewright.telemetry.plain import plain
 
 AGENT_SELECTOR = "app.kubernetes.io/name=node-agent"
 _LONGEST = 600

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from apis.names import DEPLOY_LABEL_PREFIX
-from fleet_controller.nodes.image_pulls import OPERATOR
-from fleet_controller.nodes.waiting_pods import CRASH_LOOP, Object, node_of, waits_for
-from fleet_controller.objects.node import Node
-from telemetry.plain import plain
+from slicewright.apis.names import DEPLOY_LABEL_PREFIX
+from slicewright.fleet_controller.nodes.image_pulls import OPERATOR
+from slicewright.fleet_controller.nodes.waiting_pods import CRASH_LOOP, Object, node_of, waits_for
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.telemetry.plain import plain
 
 OPERAND_SELECTOR: Final = "app.kubernetes.io/managed-by=gpu-operator"
 """A label on the pods of every DaemonSet that the operator creates."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from apis.reasons import agent, controller
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
+from slicewright.apis.reasons import agent, controller
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
 
 REPORT_AGE_LIMIT_S = 900.0
 """An agent reports at least every 6 minutes, so that two lost reports in a row do no harm."""

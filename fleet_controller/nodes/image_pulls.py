@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from apis.image_names import DOCKER_HUB, registry_of, short
+from slicewright.apis.image_names import DOCKER_HUB, registry_of, short
 
 PULLING: Final = frozenset(
     {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleet_controller.nodes import image_pulls
-from fleet_controller.nodes.image_pulls import Keys
+from slicewright.fleet_controller.nodes import image_pulls
+from slicewright.fleet_controller.nodes.image_pulls import Keys
 
 Object = Mapping[str, Any]
 

@@ -16,19 +16,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from apis.names import DEPLOY_LABEL_PREFIX
-from apis.reasons.agent import DRIVER_DOES_NOT_ANSWER
-from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, Trouble, TroubleName
-from fleet_controller.membership.membership import memberships
-from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
-from fleet_controller.nodes.waiting_pods import CRASH_LOOP
-from fleet_controller.objects.action import NodeAction
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.stuck import Stuck, stuck_of
+from slicewright.apis.names import DEPLOY_LABEL_PREFIX
+from slicewright.apis.reasons.agent import DRIVER_DOES_NOT_ANSWER
+from slicewright.apis.reasons.troubles import (
+    MIG_MANAGER,
+    MOST_TRIES,
+    PAUSES_S,
+    TROUBLES,
+    Trouble,
+    TroubleName,
+)
+from slicewright.fleet_controller.membership.membership import memberships
+from slicewright.fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
+from slicewright.fleet_controller.nodes.waiting_pods import CRASH_LOOP
+from slicewright.fleet_controller.objects.action import NodeAction
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.stuck import Stuck, stuck_of
 
 NOTED_AFTER_S: Final = 120.0
 """Shortest time without verification before a note is worth two requests."""

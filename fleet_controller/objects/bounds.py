@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from telemetry.plain import plain
+from slicewright.telemetry.plain import plain
 
 EPOCH_S: Final = 0.0
 LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
@@ -121,7 +121,7 @@ def reason(value: object) -> str:
     """Returns a machine-readable reason, or an empty text for None.
 
     Raises TypeError for anything but a string, and ValueError for text that the status of a pool
-    could not hold (`apis.openapi.CAMEL_CASE`).
+    could not hold (`slicewright.apis.openapi.CAMEL_CASE`).
     """
     code = text(value)
     if code and not _CAMEL_CASE.fullmatch(code):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet_controller.objects.bounds import (
+from slicewright.fleet_controller.objects.bounds import (
     LONGEST_CONDITION,
     LONGEST_NAME,
     UNREADABLE,

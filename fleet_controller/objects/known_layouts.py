@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from apis.names import LONGEST_DESIRED, MOST_REMEMBERED
+from slicewright.apis.names import LONGEST_DESIRED, MOST_REMEMBERED
 
 OF_A_LAYOUT: Final = frozenset({"gpus", "resources", "labels", "minimum_driver"})
 """The keys of a desired state that follow from the partitions alone, and may differ after an undo.

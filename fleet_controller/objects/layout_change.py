@@ -11,8 +11,15 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from fleet_controller.objects.bounds import LONGEST_NAME, UNREADABLE, reason, seconds, stamp, text
-from fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.bounds import (
+    LONGEST_NAME,
+    UNREADABLE,
+    reason,
+    seconds,
+    stamp,
+    text,
+)
+from slicewright.fleet_controller.objects.node import Node
 
 Phase = Literal["Draining", "Paused", "Upgrading", "Applying", "Failed"]
 """Draining: cordoned, and its pods leave. Paused: cordoned, and left alone. Upgrading: its driver

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from apis.label_keys import may_be_brought
-from apis.names import (
+from slicewright.apis.label_keys import may_be_brought
+from slicewright.apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     DEPLOY_LABEL_PREFIX,
@@ -29,9 +29,16 @@ from apis.names import (
     VERIFIED_LAYOUT_ANNOTATION,
     ZONE_LABEL,
 )
-from fleet_controller.objects.bounds import identifier, name, note, seconds, seconds_or_epoch, texts
-from fleet_controller.objects.condition import Condition, read_condition
-from fleet_controller.objects.known_layouts import read_desired_annotation
+from slicewright.fleet_controller.objects.bounds import (
+    identifier,
+    name,
+    note,
+    seconds,
+    seconds_or_epoch,
+    texts,
+)
+from slicewright.fleet_controller.objects.condition import Condition, read_condition
+from slicewright.fleet_controller.objects.known_layouts import read_desired_annotation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +93,7 @@ class Node:
     verified_layout: str = ""
     """The layout that the controller last verified on the node, or empty."""
     stuck: str = ""
-    """The note of the watchdog (`fleet_controller.objects.stuck`), or empty."""
+    """The note of the watchdog (`slicewright.fleet_controller.objects.stuck`), or empty."""
     desired_state_annotation: str = ""
     """The desired state that its agent reads instead of its file (DESIRED_ANNOTATION), or empty."""
     reports_after: float = 0.0

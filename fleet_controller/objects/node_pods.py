@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet_controller.objects.bounds import seconds, text
+from slicewright.fleet_controller.objects.bounds import seconds, text
 
 _GPU_RESOURCE_PREFIX = "nvidia.com/"
 _MIRROR = "kubernetes.io/config.mirror"

@@ -7,14 +7,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from apis.gpu_pool.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
-from apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
-from apis.names import POOL_LABEL, ROLLOUT_ANNOTATION
-from fleet_controller.objects.bounds import EPOCH_S, LONGEST_NAME, name, seconds, text, texts
-from fleet_controller.objects.condition import Condition, read_condition
-from fleet_controller.objects.known_layouts import KnownLayout, read_layout, target_of_undo
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool_status import readable_status
+from slicewright.apis.gpu_pool.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
+from slicewright.apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
+from slicewright.apis.names import POOL_LABEL, ROLLOUT_ANNOTATION
+from slicewright.fleet_controller.objects.bounds import (
+    EPOCH_S,
+    LONGEST_NAME,
+    name,
+    seconds,
+    text,
+    texts,
+)
+from slicewright.fleet_controller.objects.condition import Condition, read_condition
+from slicewright.fleet_controller.objects.known_layouts import (
+    KnownLayout,
+    read_layout,
+    target_of_undo,
+)
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool_status import readable_status
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleet_controller.objects.bounds import EPOCH_S, seconds_or_epoch
-from fleet_controller.objects.condition import read_condition
+from slicewright.fleet_controller.objects.bounds import EPOCH_S, seconds_or_epoch
+from slicewright.fleet_controller.objects.condition import read_condition
 
 
 def readable_status(raw: Any) -> Mapping[str, Any]:

@@ -10,9 +10,15 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from apis.reasons.troubles import TroubleName
-from fleet_controller.objects.bounds import LONGEST_NAME, UNREADABLE, seconds, stamp, text
-from fleet_controller.objects.node import Node
+from slicewright.apis.reasons.troubles import TroubleName
+from slicewright.fleet_controller.objects.bounds import (
+    LONGEST_NAME,
+    UNREADABLE,
+    seconds,
+    stamp,
+    text,
+)
+from slicewright.fleet_controller.objects.node import Node
 
 _MOST_COUNTED: Final = 1000
 """Most tries that a note can claim. The controller makes only a few."""

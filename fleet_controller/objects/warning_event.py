@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fleet_controller.objects.bounds import name, seconds
+from slicewright.fleet_controller.objects.bounds import name, seconds
 
 _MOST_EVENTS: Final = 2**31 - 1
 """The largest count of an Event, an int32."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.rollout.rollout import fresh
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.rollout.rollout import fresh
 
 GRACE_S = 300.0
 """Time that a node may take to reach its desired state before a Warning Event reports it."""

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet_controller.objects.action import NodeAction
-from fleet_controller.objects.pool import Pool
-from fleet_controller.pools.members import Member
+from slicewright.fleet_controller.objects.action import NodeAction
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.pools.members import Member
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from apis.names import (
+from slicewright.apis.names import (
     DEGRADED,
     MAX_FAILING_NODES,
     PROGRESSING,
@@ -15,13 +15,13 @@ from apis.names import (
     STALLED,
     VERIFIED,
 )
-from fleet_controller.membership.membership import keys_of
-from fleet_controller.objects.bounds import seconds, stamp
-from fleet_controller.objects.known_layouts import remembered
-from fleet_controller.objects.pool import Pool
-from fleet_controller.pools.members import Member
-from fleet_controller.rollout.progress import how_far
-from fleet_controller.rollout.rollout import Rollout
+from slicewright.fleet_controller.membership.membership import keys_of
+from slicewright.fleet_controller.objects.bounds import seconds, stamp
+from slicewright.fleet_controller.objects.known_layouts import remembered
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.pools.members import Member
+from slicewright.fleet_controller.rollout.progress import how_far
+from slicewright.fleet_controller.rollout.rollout import Rollout
 
 UNDONE = "RolloutUndone"
 TOO_FEW_LIMIT_S = 1800.0

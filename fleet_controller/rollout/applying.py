@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.known_layouts import KnownLayout, target_of_undo
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.turn import Observation, Turn, fail, move, planned
-from fleet_controller.rollout.wanted import lacks_driver
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.known_layouts import KnownLayout, target_of_undo
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.turn import Observation, Turn, fail, move, planned
+from slicewright.fleet_controller.rollout.wanted import lacks_driver
 
 APPLY_LIMIT_S = 1800.0
 """Longest time from the label to a verified node. mig-manager waits up to 25 minutes for pods of

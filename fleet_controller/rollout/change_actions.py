@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet_controller.objects.action import NodeAction
-from fleet_controller.objects.layout_change import Change
+from slicewright.fleet_controller.objects.action import NodeAction
+from slicewright.fleet_controller.objects.layout_change import Change
 
 
 @dataclass(frozen=True, kw_only=True)

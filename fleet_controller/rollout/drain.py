@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apis.gpu_pool.rollout_policy import DrainPolicy
-from fleet_controller.objects.node_pods import NodePod
-from telemetry.plain import plain
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.telemetry.plain import plain
 
 _MOST_LISTED = 3
 _LONGEST = 200

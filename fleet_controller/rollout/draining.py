@@ -8,11 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from apis.names import BUSY_STATES
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.rollout.change_actions import ApplyLayout, ChangeAction, CordonNode
-from fleet_controller.rollout.drain import Drain, drain, list_pods
-from fleet_controller.rollout.turn import (
+from slicewright.apis.names import BUSY_STATES
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.rollout.change_actions import (
+    ApplyLayout,
+    ChangeAction,
+    CordonNode,
+)
+from slicewright.fleet_controller.rollout.drain import Drain, drain, list_pods
+from slicewright.fleet_controller.rollout.turn import (
     DRAIN_POLL_S,
     Observation,
     Turn,

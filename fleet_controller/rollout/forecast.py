@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from apis.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.rollout import decide_rollout
-from fleet_controller.rollout.rollout_queue import Assessed
+from slicewright.apis.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.rollout import decide_rollout
+from slicewright.fleet_controller.rollout.rollout_queue import Assessed
 
 _VERIFIED = Assessment(status="True", reason="PartitionsMatch", message="")
 

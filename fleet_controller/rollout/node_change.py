@@ -44,17 +44,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleet_controller.nodes.assess import OF_THE_LAYOUT
-from fleet_controller.nodes.watchdog import relabelled
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.layout_change import Change, Phase
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.applying import advance_applying
-from fleet_controller.rollout.change_actions import CordonNode, FinishChange
-from fleet_controller.rollout.drain import drain
-from fleet_controller.rollout.draining import advance_draining, advance_paused
-from fleet_controller.rollout.turn import (
+from slicewright.fleet_controller.nodes.assess import OF_THE_LAYOUT
+from slicewright.fleet_controller.nodes.watchdog import relabelled
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.layout_change import Change, Phase
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.applying import advance_applying
+from slicewright.fleet_controller.rollout.change_actions import CordonNode, FinishChange
+from slicewright.fleet_controller.rollout.drain import drain
+from slicewright.fleet_controller.rollout.draining import advance_draining, advance_paused
+from slicewright.fleet_controller.rollout.turn import (
     DRAIN_POLL_S,
     Observation,
     Turn,
@@ -63,8 +63,8 @@ from fleet_controller.rollout.turn import (
     planned,
     upgrade,
 )
-from fleet_controller.rollout.upgrading import NOT_UPGRADED, advance_upgrading
-from fleet_controller.rollout.wanted import (
+from slicewright.fleet_controller.rollout.upgrading import NOT_UPGRADED, advance_upgrading
+from slicewright.fleet_controller.rollout.wanted import (
     describe_target,
     has_layout,
     has_until_its_turn,

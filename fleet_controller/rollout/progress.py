@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.rollout import Rollout
-from fleet_controller.rollout.wanted import describe_target
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.rollout import Rollout
+from slicewright.fleet_controller.rollout.wanted import describe_target
 
 _MOST_LISTED = 3
 

@@ -5,7 +5,7 @@ rollout never takes more of them out than the policy allows. A node counts as ou
 cordoned (by anybody), not Ready, in the middle of a change, or unverified despite its wanted layout
 and driver. A node that is out anyway may change at no cost, but at most that many change at a time.
 
-No further node begins after `maxFailures` failed nodes, or after `maxFailuresInARow` failures since
+No further node begins after the failures that the policy allows, in all or one after another since
 a node's change last ended well. `slicewright.io/rollout: paused` on the pool stops cordons,
 evictions and labels, and leaves the nodes that are being drained cordoned. `aborted` puts those
 back into service, too. A node whose label is set goes on in either case: there is no way back from
@@ -23,25 +23,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from apis.names import BUSY_STATES
-from fleet_controller.membership.membership import belongs_to, memberships, unreadable_names
-from fleet_controller.nodes.watchdog import relabelled
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.layout_change import UNDER_WAY, Change, change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.change_actions import ChangeAction
-from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.node_change import (
+from slicewright.apis.names import BUSY_STATES
+from slicewright.fleet_controller.membership.membership import (
+    belongs_to,
+    memberships,
+    unreadable_names,
+)
+from slicewright.fleet_controller.nodes.watchdog import relabelled
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.layout_change import UNDER_WAY, Change, change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.change_actions import ChangeAction
+from slicewright.fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.node_change import (
     advance,
     assess_waiting,
     finish_change,
     start_change,
 )
-from fleet_controller.rollout.rollout_queue import Assessed, Queue, Start, start_next
-from fleet_controller.rollout.turn import Observation, Turn
-from fleet_controller.rollout.wanted import has_layout, lacks_driver, may_lack_driver
+from slicewright.fleet_controller.rollout.rollout_queue import Assessed, Queue, Start, start_next
+from slicewright.fleet_controller.rollout.turn import Observation, Turn
+from slicewright.fleet_controller.rollout.wanted import has_layout, lacks_driver, may_lack_driver
 
 HoldReason = Callable[[Node, Assessment], str | None]
 """Returns why a node with this assessment gets the startup taint in this very pass, or None."""

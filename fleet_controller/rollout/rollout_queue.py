@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from apis.names import BUSY_STATES
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.layout_change import Change
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.wanted import has_layout
+from slicewright.apis.names import BUSY_STATES
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.layout_change import Change
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.wanted import has_layout
 
 Assessed = tuple[Node, Assessment]
 

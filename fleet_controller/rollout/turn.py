@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fleet_controller.nodes.assess import OF_THE_LAYOUT
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.layout_change import Change, Phase
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.change_actions import (
+from slicewright.fleet_controller.nodes.assess import OF_THE_LAYOUT
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.layout_change import Change, Phase
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.change_actions import (
     ChangeAction,
     EvictPod,
     NoteChange,
     UpgradeDriver,
 )
-from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.wanted import changes, has_driver, has_layout
+from slicewright.fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.wanted import changes, has_driver, has_layout
 
 DRAIN_POLL_S = 3.0
 """Delay between two looks at the pods of a node that is drained."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from apis.names import BUSY_STATES
-from apis.reasons.troubles import MIG_MANAGER
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.layout_change import Phase
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.turn import (
+from slicewright.apis.names import BUSY_STATES
+from slicewright.apis.reasons.troubles import MIG_MANAGER
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.layout_change import Phase
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.turn import (
     DRAIN_POLL_S,
     Observation,
     Turn,
@@ -25,7 +25,12 @@ from fleet_controller.rollout.turn import (
     planned,
     upgrade,
 )
-from fleet_controller.rollout.wanted import brings, is_version, older_than_driver, outdated
+from slicewright.fleet_controller.rollout.wanted import (
+    brings,
+    is_version,
+    older_than_driver,
+    outdated,
+)
 
 UPGRADE_LIMIT_S = 1800.0
 """Longest time until the new driver answers. The driver container builds it first, and the operator

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
 
 DRIVER_SILENT: Final = frozenset({"DriverNotLoaded", "DriverLibraryMissing"})
 """The agent's reasons for a node without a driver. That is so while its driver pod starts, and

@@ -1,13 +1,13 @@
 """Data about GPUs, MIG profiles, drivers, machine types, prices and GKE, each with its source."""
 
-from infra.catalog.autoscaler import (
+from slicewright.infra.catalog.autoscaler import (
     AutoscalerReleases,
     KarpenterRelease,
     autoscaler_releases,
     karpenter_release,
 )
-from infra.catalog.bottlerocket import BottlerocketMig, bottlerocket_mig
-from infra.catalog.catalog import (
+from slicewright.infra.catalog.bottlerocket import BottlerocketMig, bottlerocket_mig
+from slicewright.infra.catalog.catalog import (
     Catalog,
     CatalogError,
     Chart,
@@ -16,7 +16,7 @@ from infra.catalog.catalog import (
     DriverIssue,
     Exclusion,
 )
-from infra.catalog.gpus import (
+from slicewright.infra.catalog.gpus import (
     Engines,
     Family,
     Gpu,
@@ -26,8 +26,8 @@ from infra.catalog.gpus import (
     Together,
     driver_order,
 )
-from infra.catalog.loading import load
-from infra.catalog.machines import (
+from slicewright.infra.catalog.loading import load
+from slicewright.infra.catalog.machines import (
     Accelerator,
     Attachable,
     Capacity,
@@ -36,9 +36,18 @@ from infra.catalog.machines import (
     Machine,
     Price,
 )
-from infra.catalog.named import config_name
-from infra.catalog.regions import Aws, AwsRegion, Gcp, aws, aws_region, gcp, is_zone_id, offerings
-from infra.catalog.rights import (
+from slicewright.infra.catalog.named import config_name
+from slicewright.infra.catalog.regions import (
+    Aws,
+    AwsRegion,
+    Gcp,
+    aws,
+    aws_region,
+    gcp,
+    is_zone_id,
+    offerings,
+)
+from slicewright.infra.catalog.rights import (
     OPERATIONS,
     Behind,
     Calling,

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from infra.catalog.toml_rows import read
+from slicewright.infra.catalog.toml_rows import read
 
 _HERE = Path(__file__).parent / "data"
 

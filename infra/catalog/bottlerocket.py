@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from infra.catalog.gpus import Gpu, Profile
-from infra.catalog.toml_rows import read
+from slicewright.infra.catalog.gpus import Gpu, Profile
+from slicewright.infra.catalog.toml_rows import read
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.catalog.gpus import Gpu, NamedConfig
-from infra.catalog.machines import Accelerator, Cloud, Machine
+from slicewright.infra.catalog.gpus import Gpu, NamedConfig
+from slicewright.infra.catalog.machines import Accelerator, Cloud, Machine
 
 
 class CatalogError(Exception):

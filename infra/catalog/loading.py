@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalog.catalog import (
+from slicewright.infra.catalog.catalog import (
     Catalog,
     CatalogError,
     Chart,
@@ -17,18 +17,11 @@ from infra.catalog.catalog import (
     DriverIssue,
     Exclusion,
 )
-from infra.catalog.gpus import Gpu, NamedConfig
-from infra.catalog.loading_gpus import build_family, build_gpu, check_products
-from infra.catalog.machines import (
-    Accelerator,
-    Attachable,
-    Cloud,
-    Image,
-    Machine,
-    Price,
-)
-from infra.catalog.named import configs_of
-from infra.catalog.toml_rows import Row, build, keyed, read
+from slicewright.infra.catalog.gpus import Gpu, NamedConfig
+from slicewright.infra.catalog.loading_gpus import build_family, build_gpu, check_products
+from slicewright.infra.catalog.machines import Accelerator, Attachable, Cloud, Image, Machine, Price
+from slicewright.infra.catalog.named import configs_of
+from slicewright.infra.catalog.toml_rows import Row, build, keyed, read
 
 _HERE = Path(__file__).parent / "data"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from infra.catalog.gpus import Engines, Family, Gpu, Kind, Profile, Together
-from infra.catalog.toml_rows import Row, keyed
+from slicewright.infra.catalog.gpus import Engines, Family, Gpu, Kind, Profile, Together
+from slicewright.infra.catalog.toml_rows import Row, keyed
 
 
 def _kind(raw: Row, budgets: Mapping[str, int]) -> Kind:

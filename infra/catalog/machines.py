@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.catalog.gpus import Gpu
+from slicewright.infra.catalog.gpus import Gpu
 
 Cloud = Literal["gke", "eks"]
 Architecture = Literal["amd64", "arm64"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from infra.catalog.gpus import Gpu, NamedConfig
+from slicewright.infra.catalog.gpus import Gpu, NamedConfig
 
 _OPERATOR = "default-mig-parted-config of NVIDIA/gpu-operator v26.7.0"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from infra.catalog.catalog import CatalogError
-from infra.catalog.toml_rows import Row, build, keyed, read
+from slicewright.infra.catalog.catalog import CatalogError
+from slicewright.infra.catalog.toml_rows import Row, build, keyed, read
 
 _HERE = Path(__file__).parent / "data"
 

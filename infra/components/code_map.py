@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import delivery
+from slicewright.infra import delivery
 
 
 class ForeignCode(pulumi.RunError):

@@ -10,8 +10,8 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import yaml
 
-from infra.plan import ExistingClusterPlan
-from infra.stack_file import Problem, Source, SpecError
+from slicewright.infra.plan import ExistingClusterPlan
+from slicewright.infra.stack_file import Problem, Source, SpecError
 
 
 def provider(cluster: ExistingClusterPlan, root: Path) -> k8s.Provider:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.manifests import ChartAddress, JsonObject
+from slicewright.infra.manifests import ChartAddress, JsonObject
 
 _PROGRESS_INTERVAL_S = 15.0
 _WATCHING: Final[set[asyncio.Future[None]]] = set()

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from apis import names
-from infra.components import pods
-from infra.stack_file import MetricsNamespace, MetricsRange, MetricsSource
+from slicewright.apis import names
+from slicewright.infra.components import pods
+from slicewright.infra.stack_file import MetricsNamespace, MetricsRange, MetricsSource
 
 _PORTS = (names.AGENT_PORT, names.CONTROLLER_PORT, names.ATTRIBUTION_PORT)
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.plan import NodeCount
+from slicewright.infra.plan import NodeCount
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Final
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import delivery
+from slicewright.infra import delivery
 
 PART_OF: Final[Mapping[str, str]] = {"app.kubernetes.io/part-of": "slicewright"}
 """A label of every pod. The NetworkPolicy selects by it."""

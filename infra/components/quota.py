@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_kubernetes as k8s
 
-from apis import names
+from slicewright.apis import names
 
 
 def critical_pods(

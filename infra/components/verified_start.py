@@ -1,9 +1,9 @@
 """Starts a zipapp only if it holds the code that was deployed: the text of `python -c` in the pods.
 
-Arguments: the archive, the SHA-256 of its files (Zipapp.sources_hash of infra.delivery), then the
-program's own. This text is in the pod template, not in the ConfigMap that it checks. It reads the
-archive once, and runs the hashed bytes from memory. Exit code 6: the archive cannot be read, or it
-does not hold the deployed code.
+Arguments: the archive, the SHA-256 of its files (Zipapp.sources_hash of
+slicewright.infra.delivery), then the program's own. This text is in the pod template, not in the
+ConfigMap that it checks. It reads the archive once, and runs the hashed bytes from memory. Exit
+code 6: the archive cannot be read, or it does not hold the deployed code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which MIG layouts fit on a GPU, empty or with instances in use, and at which placements."""
 
-from infra.geometry.changes import Change, change
-from infra.geometry.compute_instances import compute_instances, gpu_instances
-from infra.geometry.fitting import (
+from slicewright.infra.geometry.changes import Change, change
+from slicewright.infra.geometry.compute_instances import compute_instances, gpu_instances
+from slicewright.infra.geometry.fitting import (
     Cause,
     Fit,
     Misfit,
@@ -14,6 +14,6 @@ from infra.geometry.fitting import (
     maximal,
     minimum_driver,
 )
-from infra.geometry.headroom import Headroom, headroom
-from infra.geometry.nearest import nearest
-from infra.geometry.table import Layout, LayoutError, Placement
+from slicewright.infra.geometry.headroom import Headroom, headroom
+from slicewright.infra.geometry.nearest import nearest
+from slicewright.infra.geometry.table import Layout, LayoutError, Placement

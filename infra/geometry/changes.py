@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from infra.catalog import Gpu
-from infra.geometry.fitting import Fit, check
-from infra.geometry.table import Layout, LayoutError, Placement, table_of
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry.fitting import Fit, check
+from slicewright.infra.geometry.table import Layout, LayoutError, Placement, table_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from infra.catalog import Gpu, Profile
-from infra.geometry.table import Layout, LayoutError
+from slicewright.infra.catalog import Gpu, Profile
+from slicewright.infra.geometry.table import Layout, LayoutError
 
 
 def gpu_instances(gpu: Gpu, layout: Layout) -> dict[str, int]:

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
-from infra.catalog import Gpu, Profile, driver_order
-from infra.geometry import naming, reasons
-from infra.geometry.compute_instances import gpu_instances
-from infra.geometry.headroom import max_added
-from infra.geometry.nearest import nearest
-from infra.geometry.states import creation_rank
-from infra.geometry.table import Layout, LayoutError, Placement, table_of
+from slicewright.infra.catalog import Gpu, Profile, driver_order
+from slicewright.infra.geometry import naming, reasons
+from slicewright.infra.geometry.compute_instances import gpu_instances
+from slicewright.infra.geometry.headroom import max_added
+from slicewright.infra.geometry.nearest import nearest
+from slicewright.infra.geometry.states import creation_rank
+from slicewright.infra.geometry.table import Layout, LayoutError, Placement, table_of
 
 Cause = Literal["no MIG", "profile", "count", "memory", "compute", "media", "placement"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from infra.catalog import Family, Gpu
-from infra.geometry.states import MOST, States, states_of
-from infra.geometry.table import Layout, Placement, table_of
+from slicewright.infra.catalog import Family, Gpu
+from slicewright.infra.geometry.states import MOST, States, states_of
+from slicewright.infra.geometry.table import Layout, Placement, table_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from infra.catalog import Gpu, Profile
+from slicewright.infra.catalog import Gpu, Profile
 
 _NAME = re.compile(r"(?:\d+c\.)?(?P<slices>\d+)g\.\d+gb(?P<extra>[+-].*)?")
 

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
 
-from infra.catalog import Family, Gpu, Kind
-from infra.geometry.states import BITS, MOST, States, states_of
-from infra.geometry.table import Layout, table_of
+from slicewright.infra.catalog import Family, Gpu, Kind
+from slicewright.infra.geometry.states import BITS, MOST, States, states_of
+from slicewright.infra.geometry.table import Layout, table_of
 
 _MAX_COUNT = 7
 """More of a profile than this never fits, so a larger count has the same answer."""

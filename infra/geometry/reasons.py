@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from infra.catalog import Gpu
-from infra.geometry.table import Layout, Placement
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry.table import Layout, Placement
 
 _ENGINES: Mapping[str, str] = {"ofa": "OFA", "nvdec": "video decoders"}
 _Shortage = Literal["count", "memory", "compute", "media"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 
-from infra.catalog import Family, Kind
+from slicewright.infra.catalog import Family, Kind
 
 BITS = 4
 MOST = (1 << BITS) - 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from types import MappingProxyType
 
-from infra.catalog import Gpu
-from infra.geometry.states import bits, states_of
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry.states import bits, states_of
 
 Layout = Mapping[str, int]
 """Profile name -> number of instances: `{"3g.40gb": 1, "1g.10gb": 4}`."""

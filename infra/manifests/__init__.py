@@ -1,16 +1,16 @@
 """The plan in the formats of other programs: Helm values, NVIDIA's config files, tolerations."""
 
-from infra.manifests.admission.pod_guard import exempt_namespaces
-from infra.manifests.admission.startup_policy import startup_policy
-from infra.manifests.eks.autoscaler import (
+from slicewright.infra.manifests.admission.pod_guard import exempt_namespaces
+from slicewright.infra.manifests.admission.startup_policy import startup_policy
+from slicewright.infra.manifests.eks.autoscaler import (
     AUTOSCALER_NAME,
     AUTOSCALER_NAMESPACE,
     autoscaler_chart,
     autoscaler_policy,
     autoscaler_values,
 )
-from infra.manifests.eks.boundary import boundary_policy
-from infra.manifests.eks.karpenter import (
+from slicewright.infra.manifests.eks.boundary import boundary_policy
+from slicewright.infra.manifests.eks.karpenter import (
     CLASS_API,
     KARPENTER_CRDS,
     KARPENTER_NAME,
@@ -23,13 +23,17 @@ from infra.manifests.eks.karpenter import (
     node_overlay,
     node_pool,
 )
-from infra.manifests.eks.karpenter_rights import karpenter_policy
-from infra.manifests.eks.user_data import eks_user_data
-from infra.manifests.files.host_files import host_files, host_layout
-from infra.manifests.files.import_file import NoSuchPool, import_file
-from infra.manifests.gke.existing import OLDEST_KUBERNETES, unfit_gke_cluster
-from infra.manifests.gke.gpu_networks import NETWORKING_API, network_of_devices, network_parameters
-from infra.manifests.gpu_operator.adopted import (
+from slicewright.infra.manifests.eks.karpenter_rights import karpenter_policy
+from slicewright.infra.manifests.eks.user_data import eks_user_data
+from slicewright.infra.manifests.files.host_files import host_files, host_layout
+from slicewright.infra.manifests.files.import_file import NoSuchPool, import_file
+from slicewright.infra.manifests.gke.existing import OLDEST_KUBERNETES, unfit_gke_cluster
+from slicewright.infra.manifests.gke.gpu_networks import (
+    NETWORKING_API,
+    network_of_devices,
+    network_parameters,
+)
+from slicewright.infra.manifests.gpu_operator.adopted import (
     RUNTIME_CLASS,
     Mismatch,
     describe_mismatches,
@@ -38,21 +42,25 @@ from infra.manifests.gpu_operator.adopted import (
     patch_command,
     release_command,
 )
-from infra.manifests.gpu_operator.chart import chart_of, operator_account, operator_values
-from infra.manifests.gpu_operator.config_files import (
+from slicewright.infra.manifests.gpu_operator.chart import (
+    chart_of,
+    operator_account,
+    operator_values,
+)
+from slicewright.infra.manifests.gpu_operator.config_files import (
     ConfigFiles,
     OperatorFiles,
     metrics_csv,
     operator_files,
 )
-from infra.manifests.gpu_operator.driver_installer import driver_installers
-from infra.manifests.gpu_operator.forgotten_layouts import forgotten_layouts
-from infra.manifests.gpu_operator.installed import changed_settings
-from infra.manifests.gpu_operator.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
-from infra.manifests.gpu_operator.plugin_configs import NOT_SHARED, plugin_configs
-from infra.manifests.helm_charts import ChartAddress
-from infra.manifests.kubeconfig import kubeconfig
-from infra.manifests.monitoring import (
+from slicewright.infra.manifests.gpu_operator.driver_installer import driver_installers
+from slicewright.infra.manifests.gpu_operator.forgotten_layouts import forgotten_layouts
+from slicewright.infra.manifests.gpu_operator.installed import changed_settings
+from slicewright.infra.manifests.gpu_operator.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
+from slicewright.infra.manifests.gpu_operator.plugin_configs import NOT_SHARED, plugin_configs
+from slicewright.infra.manifests.helm_charts import ChartAddress
+from slicewright.infra.manifests.kubeconfig import kubeconfig
+from slicewright.infra.manifests.monitoring import (
     DASHBOARD_COUNT,
     OPERATOR_GROUP,
     OPERATOR_KINDS,
@@ -62,9 +70,9 @@ from infra.manifests.monitoring import (
     rule_counts,
     scraped,
 )
-from infra.manifests.placement import system_labels
-from infra.manifests.pods import pod_request, tolerations
-from infra.manifests.rights.policies import (
+from slicewright.infra.manifests.placement import system_labels
+from slicewright.infra.manifests.pods import pod_request, tolerations
+from slicewright.infra.manifests.rights.policies import (
     READING,
     Need,
     aws_policy,
@@ -73,18 +81,24 @@ from infra.manifests.rights.policies import (
     needs_boundary,
     rights,
 )
-from infra.manifests.rights.preview_role import PREVIEW_ROLE, preview_role
-from infra.manifests.rollout_warnings import rollout_warnings
-from infra.manifests.scaling.keda import keda_chart, keda_values, scaled_object
-from infra.manifests.scaling.prometheus_adapter import (
+from slicewright.infra.manifests.rights.preview_role import PREVIEW_ROLE, preview_role
+from slicewright.infra.manifests.rollout_warnings import rollout_warnings
+from slicewright.infra.manifests.scaling.keda import keda_chart, keda_values, scaled_object
+from slicewright.infra.manifests.scaling.prometheus_adapter import (
     adapter_objects,
     adapter_rules,
     pod_autoscaler,
 )
-from infra.manifests.scaling.queries import pod_metric, scaling_query, waking_query
-from infra.manifests.text import JsonObject, as_flow_yaml, as_yaml, short_hash, words_as_flow_yaml
-from infra.manifests.workloads.heads import WORKLOAD_LABEL
-from infra.manifests.workloads.objects import (
+from slicewright.infra.manifests.scaling.queries import pod_metric, scaling_query, waking_query
+from slicewright.infra.manifests.text import (
+    JsonObject,
+    as_flow_yaml,
+    as_yaml,
+    short_hash,
+    words_as_flow_yaml,
+)
+from slicewright.infra.manifests.workloads.heads import WORKLOAD_LABEL
+from slicewright.infra.manifests.workloads.objects import (
     WorkloadObjects,
     workload_namespaces,
     workload_objects,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.manifests.text import JsonObject
+from slicewright.infra.manifests.text import JsonObject
 
 
 def kubeconfig(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from apis.names import POOL_LABEL
-from infra.manifests.text import JsonObject
-from infra.plan import SYSTEM_LABELS, ExistingFleetPlan, FleetPlan
+from slicewright.apis.names import POOL_LABEL
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import SYSTEM_LABELS, ExistingFleetPlan, FleetPlan
 
 GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
 """The label of nodes whose GPU the GPU operator found."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from apis.names import POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
-from infra.manifests.text import JsonObject
-from infra.plan import ExistingSettings, GkeSettings, PoolPlan, Taint, WorkloadPlan
-from infra.plan.partition.sharing import allocatable
+from slicewright.apis.names import POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import ExistingSettings, GkeSettings, PoolPlan, Taint, WorkloadPlan
+from slicewright.infra.plan.partition.sharing import allocatable
 
 _ANY_GPU_TAINT: JsonObject = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 

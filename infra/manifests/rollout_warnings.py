@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.plan import CloudSettings, PoolPlan
+from slicewright.infra.plan import CloudSettings, PoolPlan
 
 _PARTITION_MINUTES = 30
 _DRIVER_MINUTES = 30

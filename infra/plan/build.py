@@ -10,20 +10,20 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path as FilePath
 
-from infra import stack_file
-from infra.plan.eks.fleet import plan_eks
-from infra.plan.existing.fleet import plan_existing
-from infra.plan.findings import Checked, Stated, collect, refuse
-from infra.plan.gke.fleet import plan_gke
-from infra.plan.model.fleets import CommonParts, FleetPlan
-from infra.plan.model.nodes import AnyPool
-from infra.plan.model.pools import PoolPlan
-from infra.plan.monitoring.checks import monitoring_of, readers
-from infra.plan.partition.fractional import check_fractional, plan_workloads
-from infra.plan.pools.clusters import SYSTEM_POOL
-from infra.plan.workloads.deployments import plan_deployments
-from infra.plan.workloads.pod_autoscaling import plan_pod_autoscaling
-from infra.stack_file import Problem, SpecError
+from slicewright.infra import stack_file
+from slicewright.infra.plan.eks.fleet import plan_eks
+from slicewright.infra.plan.existing.fleet import plan_existing
+from slicewright.infra.plan.findings import Checked, Stated, collect, refuse
+from slicewright.infra.plan.gke.fleet import plan_gke
+from slicewright.infra.plan.model.fleets import CommonParts, FleetPlan
+from slicewright.infra.plan.model.nodes import AnyPool
+from slicewright.infra.plan.model.pools import PoolPlan
+from slicewright.infra.plan.monitoring.checks import monitoring_of, readers
+from slicewright.infra.plan.partition.fractional import check_fractional, plan_workloads
+from slicewright.infra.plan.pools.clusters import SYSTEM_POOL
+from slicewright.infra.plan.workloads.deployments import plan_deployments
+from slicewright.infra.plan.workloads.pod_autoscaling import plan_pod_autoscaling
+from slicewright.infra.stack_file import Problem, SpecError
 
 
 def read_file(file: FilePath, *, name: str | None = None) -> FleetPlan:

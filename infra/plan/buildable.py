@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.model.fleets import ExistingFleetPlan, FleetPlan
-from infra.stack_file import Path, Problem, Source, SpecError
+from slicewright.infra.plan.model.fleets import ExistingFleetPlan, FleetPlan
+from slicewright.infra.stack_file import Path, Problem, Source, SpecError
 
 _CANNOT = "is planned and checked, but this version cannot build it yet"
 

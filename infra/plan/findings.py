@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from infra.stack_file import REFERENCE, Path, Problem
-from infra.stack_file.nearest import nearest_names
+from slicewright.infra.stack_file import REFERENCE, Path, Problem
+from slicewright.infra.stack_file.nearest import nearest_names
 
 CATALOG = "slicewright's catalog, infra/catalog/data/*.toml"
 T = TypeVar("T")

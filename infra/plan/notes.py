@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.gpu_pool.rollout_policy import ALWAYS_APPLIED
-from infra import catalog
-from infra.catalog import driver_order
-from infra.plan.eks import notes as eks_notes
-from infra.plan.eks.addresses import address_notes
-from infra.plan.eks.autoscaler import autoscaler_notes
-from infra.plan.eks.updates import OBEYED_BY_EKS
-from infra.plan.gke import notes as gke_notes
-from infra.plan.gpu_operator.drivers import driver_of
-from infra.plan.images.notes import image_notes
-from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.model.pools import (
+from slicewright.apis.gpu_pool.rollout_policy import ALWAYS_APPLIED
+from slicewright.infra import catalog
+from slicewright.infra.catalog import driver_order
+from slicewright.infra.plan.eks import notes as eks_notes
+from slicewright.infra.plan.eks.addresses import address_notes
+from slicewright.infra.plan.eks.autoscaler import autoscaler_notes
+from slicewright.infra.plan.eks.updates import OBEYED_BY_EKS
+from slicewright.infra.plan.gke import notes as gke_notes
+from slicewright.infra.plan.gpu_operator.drivers import driver_of
+from slicewright.infra.plan.images.notes import image_notes
+from slicewright.infra.plan.model.fleets import (
+    EksFleetPlan,
+    ExistingFleetPlan,
+    FleetPlan,
+    GkeFleetPlan,
+)
+from slicewright.infra.plan.model.pools import (
     CloudPoolPlan,
     CloudSettings,
     EksSettings,
     GkeSettings,
     PoolPlan,
 )
-from infra.plan.monitoring.notes import monitoring_notes
-from infra.plan.partition.sharing import alike_by_mps
-from infra.plan.workloads.notes import workload_notes
-from infra.plan.workloads.pod_autoscaling import pod_autoscaling_notes
+from slicewright.infra.plan.monitoring.notes import monitoring_notes
+from slicewright.infra.plan.partition.sharing import alike_by_mps
+from slicewright.infra.plan.workloads.notes import workload_notes
+from slicewright.infra.plan.workloads.pod_autoscaling import pod_autoscaling_notes
 
 NO_STARTUP_TAINT: Final = (
     "startup_taint is none: until a new node is partitioned and verified, pods may come to it, get "

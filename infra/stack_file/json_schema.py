@@ -1,7 +1,7 @@
 """The JSON Schema of a stack file, for editors: docs/reference/stack-file.schema.json.
 
-`python -m infra.stack_file.json_schema` prints it. It covers structure and syntax, not clouds and
-GPUs: `infra.plan` may still refuse a file that the schema accepts.
+`python -m slicewright.infra.stack_file.json_schema` prints it. It covers structure and syntax, not
+clouds and GPUs: `slicewright.infra.plan` may still refuse a file that the schema accepts.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from infra.stack_file.problem import KEY
-from infra.stack_file.reading.annotations import FLEET_TYPE
+from slicewright.infra.stack_file.problem import KEY
+from slicewright.infra.stack_file.reading.annotations import FLEET_TYPE
 
 
 def schema() -> dict[str, Any]:

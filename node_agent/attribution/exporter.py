@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from node_agent.attribution import pod_resources
-from node_agent.attribution.grpc_call import CallFailed
-from node_agent.attribution.pod_resources import ContainerDevices
-from telemetry import log
-from telemetry.endpoints import serve
-from telemetry.prometheus import Family, Sample, labels, lines
+from slicewright.node_agent.attribution import pod_resources
+from slicewright.node_agent.attribution.grpc_call import CallFailed
+from slicewright.node_agent.attribution.pod_resources import ContainerDevices
+from slicewright.telemetry import log
+from slicewright.telemetry.endpoints import serve
+from slicewright.telemetry.prometheus import Family, Sample, labels, lines
 
 _DEADLINE_S: Final = 5.0
 _STALL_AFTER_S: Final = 60.0

@@ -25,7 +25,7 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
-from telemetry.plain import shortened
+from slicewright.telemetry.plain import shortened
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Limit of an answer, as in the kubelet's client. Source: defaultPodResourcesMaxSize in

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from node_agent.attribution import grpc_call
-from node_agent.attribution.grpc_call import CallFailed
-from node_agent.attribution.wire import NotProtobuf, messages, text, texts
+from slicewright.node_agent.attribution import grpc_call
+from slicewright.node_agent.attribution.grpc_call import CallFailed
+from slicewright.node_agent.attribution.wire import NotProtobuf, messages, text, texts
 
 SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 _MOST: Final = 50_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apis.names import (
+from slicewright.apis.names import (
     CHANGE_ANNOTATION,
     DESIRED_ANNOTATION,
     MIG_CONFIG_LABEL,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import path_of
-from node_agent.cluster.backoff import Backoff
-from node_agent.cluster.node import NodeState
-from node_agent.cluster.node import read as parse
-from telemetry import log
-from telemetry.plain import shortened
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import path_of
+from slicewright.node_agent.cluster.backoff import Backoff
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.cluster.node import read as parse
+from slicewright.telemetry import log
+from slicewright.telemetry.plain import shortened
 
 _LONGEST_ERROR = 500
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from telemetry import log
+from slicewright.telemetry import log
 
 DIRECTORY: Final = Path("/run/slicewright")
 """The mount path of the volume in the pod."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from node_agent.commands import options
-from node_agent.commands.input_files import read_layout
-from node_agent.host import commands as host
+from slicewright.node_agent.commands import options
+from slicewright.node_agent.commands.input_files import read_layout
+from slicewright.node_agent.host import commands as host
 
 
 def add_parser(commands: Any) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from node_agent.commands import options
-from node_agent.commands.exit_codes import OK
-from node_agent.commands.service import cannot_listen, listen_address, stop_on_signals
+from slicewright.node_agent.commands import options
+from slicewright.node_agent.commands.exit_codes import OK
+from slicewright.node_agent.commands.service import cannot_listen, listen_address, stop_on_signals
 
 _PORT: Final = 9472
 
@@ -21,8 +21,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from node_agent.attribution import exporter, pod_resources
-    from telemetry import log
+    from slicewright.node_agent.attribution import exporter, pod_resources
+    from slicewright.telemetry import log
 
     stop = stop_on_signals()
     log.start()

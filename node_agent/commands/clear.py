@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from apis.layout import WHOLE, parse_gpus
-from node_agent.commands import options
-from node_agent.commands.exit_codes import WrongUse
-from node_agent.host import commands as host
+from slicewright.apis.layout import WHOLE, parse_gpus
+from slicewright.node_agent.commands import options
+from slicewright.node_agent.commands.exit_codes import WrongUse
+from slicewright.node_agent.host import commands as host
 
 
 def add_parser(commands: Any) -> None:

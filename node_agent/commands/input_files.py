@@ -6,10 +6,10 @@ import argparse
 import errno
 from pathlib import Path
 
-from apis import desired_state
-from apis.desired_state import Desired
-from apis.layout import Layout, parse
-from node_agent.commands.exit_codes import WrongUse
+from slicewright.apis import desired_state
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.layout import Layout, parse
+from slicewright.node_agent.commands.exit_codes import WrongUse
 
 
 def read_layout(options: argparse.Namespace) -> Layout:

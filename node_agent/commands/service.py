@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 
-from node_agent.commands.exit_codes import WrongUse
+from slicewright.node_agent.commands.exit_codes import WrongUse
 
 
 def stop_on_signals() -> threading.Event:
     """Returns an event that SIGTERM and SIGINT set."""
-    from telemetry.signals import at_signal
+    from slicewright.telemetry.signals import at_signal
 
     stop = threading.Event()
     at_signal(stop.set)

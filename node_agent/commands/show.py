@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from apis.layout import WHOLE, Layout, LayoutError, parse_gpus
-from node_agent.commands import options
-from node_agent.commands.exit_codes import OK, UNKNOWN, WrongUse
-from node_agent.display import show
-from node_agent.nvml import addresses, observed
-from node_agent.nvml.addresses import Address
-from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu
-from node_agent.nvml.prober import probe_once
-from node_agent.xids.history import XidHistory
-from node_agent.xids.kernel_log import KernelLog
+from slicewright.apis.layout import WHOLE, Layout, LayoutError, parse_gpus
+from slicewright.node_agent.commands import options
+from slicewright.node_agent.commands.exit_codes import OK, UNKNOWN, WrongUse
+from slicewright.node_agent.display import show
+from slicewright.node_agent.nvml import addresses, observed
+from slicewright.node_agent.nvml.addresses import Address
+from slicewright.node_agent.nvml.observed import MigDevice, Observation, ObservedGpu
+from slicewright.node_agent.nvml.prober import probe_once
+from slicewright.node_agent.xids.history import XidHistory
+from slicewright.node_agent.xids.kernel_log import KernelLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +120,8 @@ def _render(selection: _Selection, observation: Observation, parsed: argparse.Na
 
 
 def _profiles(gpus: Sequence[ObservedGpu], deadline_s: float) -> str:
-    from node_agent.host import commands as host
-    from node_agent.host.transaction import NvmlCallFailed
+    from slicewright.node_agent.host import commands as host
+    from slicewright.node_agent.host.transaction import NvmlCallFailed
 
     try:
         return host.profiles(gpus, deadline_s=deadline_s)

@@ -6,16 +6,16 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from node_agent.commands import options
-from node_agent.commands.exit_codes import MISMATCH, OK, UNKNOWN, WrongUse
-from node_agent.commands.input_files import read_desired, read_layout
-from node_agent.display import show
-from node_agent.nvml.prober import probe_once
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.verify import verify, verify_layout
+from slicewright.node_agent.commands import options
+from slicewright.node_agent.commands.exit_codes import MISMATCH, OK, UNKNOWN, WrongUse
+from slicewright.node_agent.commands.input_files import read_desired, read_layout
+from slicewright.node_agent.display import show
+from slicewright.node_agent.nvml.prober import probe_once
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.verify import verify, verify_layout
 
 if TYPE_CHECKING:
-    from node_agent.cluster.node import NodeState
+    from slicewright.node_agent.cluster.node import NodeState
 
 _EXIT_CODES: Final = {"Match": OK, "Mismatch": MISMATCH, "Unknown": UNKNOWN}
 
@@ -59,9 +59,9 @@ def _verify_layout(parsed: argparse.Namespace) -> Verdict:
 
 def _read_own_node() -> NodeState:
     # Imported here: a host without Kubernetes needs none of them.
-    from kubeapi import ApiError, Client, Unreachable
-    from kubeapi.client import path_of
-    from node_agent.cluster.node import read
+    from slicewright.kubeapi import ApiError, Client, Unreachable
+    from slicewright.kubeapi.client import path_of
+    from slicewright.node_agent.cluster.node import read
 
     name = os.environ.get("NODE_NAME")
     if not name:

@@ -9,23 +9,23 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from apis import desired_state
-from node_agent.commands import options
-from node_agent.commands.exit_codes import OK, WrongUse
-from node_agent.commands.input_files import read_desired, read_layout
-from node_agent.commands.service import cannot_listen, listen_address, stop_on_signals
-from node_agent.nvml.prober import Prober
+from slicewright.apis import desired_state
+from slicewright.node_agent.commands import options
+from slicewright.node_agent.commands.exit_codes import OK, WrongUse
+from slicewright.node_agent.commands.input_files import read_desired, read_layout
+from slicewright.node_agent.commands.service import cannot_listen, listen_address, stop_on_signals
+from slicewright.node_agent.nvml.prober import Prober
 
 # Everything else is imported after the fork server is forked: before the process has threads, and
 # before the API client fills the memory that every fork copies.
 if TYPE_CHECKING:
-    from apis.desired_state import Desired
-    from kubeapi import Client
-    from node_agent.reporting.health import Health
-    from node_agent.reporting.metrics import Metrics
-    from node_agent.verdict.renewal import Renewal
-    from node_agent.watch import Turning
-    from telemetry.endpoints import Endpoints
+    from slicewright.apis.desired_state import Desired
+    from slicewright.kubeapi import Client
+    from slicewright.node_agent.reporting.health import Health
+    from slicewright.node_agent.reporting.metrics import Metrics
+    from slicewright.node_agent.verdict.renewal import Renewal
+    from slicewright.node_agent.watch import Turning
+    from slicewright.telemetry.endpoints import Endpoints
 
 _PORT: Final = 9470
 _API_TIMEOUT_S: Final = 10.0
@@ -78,9 +78,9 @@ def _watch_node(parsed: argparse.Namespace) -> int:
             "fieldRef spec.nodeName)"
         )
     prober = Prober.start(deadline_s=parsed.deadline, utilization=parsed.utilization)
-    from node_agent.reporting.metrics import Metrics
-    from node_agent.watch import NodeWatch, Pace
-    from telemetry import log
+    from slicewright.node_agent.reporting.metrics import Metrics
+    from slicewright.node_agent.watch import NodeWatch, Pace
+    from slicewright.telemetry import log
 
     stop = stop_on_signals()
     log.start()
@@ -108,7 +108,7 @@ def _watch_node(parsed: argparse.Namespace) -> int:
 
 def _health(parsed: argparse.Namespace, *, api_s: float = 0.0) -> Health:
     """api_s: the longest time that a turn waits for the API server."""
-    from node_agent.reporting.health import Health
+    from slicewright.node_agent.reporting.health import Health
 
     return Health(
         stall_after_s=2 * parsed.deadline + api_s + parsed.interval,
@@ -117,7 +117,7 @@ def _health(parsed: argparse.Namespace, *, api_s: float = 0.0) -> Health:
 
 
 def _client() -> Client:
-    from kubeapi import Client, Unreachable
+    from slicewright.kubeapi import Client, Unreachable
 
     try:
         return Client.in_cluster(timeout_s=_API_TIMEOUT_S, user_agent="slicewright-node-agent")
@@ -126,8 +126,8 @@ def _client() -> Client:
 
 
 def _renewal(desired: Desired, stop: threading.Event) -> Renewal:
-    from node_agent.cluster.restart_memory import RestartMemory
-    from node_agent.verdict.renewal import Renewal
+    from slicewright.node_agent.cluster.restart_memory import RestartMemory
+    from slicewright.node_agent.verdict.renewal import Renewal
 
     return Renewal(
         desired, end=stop.set, memory=RestartMemory(), driver_loaded=_DRIVER_VERSION.exists
@@ -137,10 +137,10 @@ def _renewal(desired: Desired, stop: threading.Event) -> Renewal:
 def _watch_host(parsed: argparse.Namespace) -> int:
     layout = read_layout(parsed)
     prober = Prober.start(deadline_s=parsed.deadline, utilization=parsed.utilization)
-    from node_agent.reporting.metrics import Metrics
-    from node_agent.verdict.verify import desired_of
-    from node_agent.watch import HostWatch, Pace
-    from telemetry import log
+    from slicewright.node_agent.reporting.metrics import Metrics
+    from slicewright.node_agent.verdict.verify import desired_of
+    from slicewright.node_agent.watch import HostWatch, Pace
+    from slicewright.telemetry import log
 
     stop = stop_on_signals()
     log.start()
@@ -166,8 +166,8 @@ def _serve_and_run(
     **facts: str,
 ) -> None:
     """Serves the endpoints and runs the loop until `stop`. facts: for the first log line."""
-    from node_agent.watch import run
-    from telemetry import log
+    from slicewright.node_agent.watch import run
+    from slicewright.telemetry import log
 
     judged = threading.Event()
     server = _serve(parsed, health, metrics, judged)
@@ -183,7 +183,7 @@ def _serve(
     parsed: argparse.Namespace, health: Health, metrics: Metrics, judged: threading.Event
 ) -> Endpoints:
     """Starts the endpoints. judged: set after the first verdict, which they would delay."""
-    from telemetry.endpoints import serve
+    from slicewright.telemetry.endpoints import serve
 
     try:
         return serve(

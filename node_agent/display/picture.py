@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from node_agent.nvml import profiles
-from node_agent.nvml.observed import ObservedGpu
+from slicewright.node_agent.nvml import profiles
+from slicewright.node_agent.nvml.observed import ObservedGpu
 
 _WIDTH = 9
 """Characters per memory slice: `1g.10gb` and a border. Eight fit in 80 columns."""

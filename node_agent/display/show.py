@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from apis.layout import LayoutError, ranges
-from apis.reasons.agent import MATCH, REASONS
-from node_agent.display import picture
-from node_agent.nvml import profiles
-from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
-from node_agent.verdict.findings import Verdict
-from node_agent.xids.meanings import describe as describe_xid
+from slicewright.apis.layout import LayoutError, ranges
+from slicewright.apis.reasons.agent import MATCH, REASONS
+from slicewright.node_agent.display import picture
+from slicewright.node_agent.nvml import profiles
+from slicewright.node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.xids.meanings import describe as describe_xid
 
 
 def gpus(observation: Observation) -> str:

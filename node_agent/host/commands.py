@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from apis.layout import GpuLayout, Layout, LayoutError, ranges
-from node_agent.display import show
-from node_agent.host import gpu_processes, placement, transaction
-from node_agent.host.mig_state import Gpu, Process
-from node_agent.host.steps import (
+from slicewright.apis.layout import GpuLayout, Layout, LayoutError, ranges
+from slicewright.node_agent.display import show
+from slicewright.node_agent.host import gpu_processes, placement, transaction
+from slicewright.node_agent.host.mig_state import Gpu, Process
+from slicewright.node_agent.host.steps import (
     CreateComputeInstance,
     CreateGpuInstance,
     DestroyComputeInstance,
@@ -24,7 +24,7 @@ from node_agent.host.steps import (
     SetMigMode,
     Step,
 )
-from node_agent.host.transaction import (
+from slicewright.node_agent.host.transaction import (
     GpuReader,
     GpusInUse,
     NvmlCallFailed,
@@ -33,8 +33,8 @@ from node_agent.host.transaction import (
     RolledBack,
     StopRequested,
 )
-from node_agent.nvml.observed import ObservedGpu
-from node_agent.nvml.profiles import name_of_profile
+from slicewright.node_agent.nvml.observed import ObservedGpu
+from slicewright.node_agent.nvml.profiles import name_of_profile
 
 DONE, UNCHANGED, WRONG_USE, RESET_NEEDED, ROLLBACK_FAILED = 0, 1, 2, 4, 5
 # /tmp is the last resort, used only for a lock.
@@ -50,7 +50,7 @@ def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: f
     GPU needs a reset or a reboot, 5: the rollback failed. wait_s: how long to wait for a GPU in
     use. deadline_s: time limit of each reading of the GPUs before anything is changed.
     """
-    from node_agent.host.reader import Reader
+    from slicewright.node_agent.host.reader import Reader
 
     try:
         with _one_change_at_a_time(), _stop_between_steps() as stop:
@@ -91,7 +91,7 @@ def _warn_about_persistence(planned: Plan) -> None:
 def _execute(
     planned: Plan, names: Mapping[int, Mapping[int, str]], stop: Callable[[], bool]
 ) -> int:
-    from node_agent.host import partition
+    from slicewright.node_agent.host import partition
 
     try:
         with partition.opened() as silicon:
@@ -152,7 +152,7 @@ def _profile_table(gpu: ObservedGpu, starts: Mapping[tuple[int, int], str]) -> s
 
 def _read_placements(deadline_s: float) -> Mapping[tuple[int, int], str]:
     """(GPU, profile) -> placements, empty without privileges."""
-    from node_agent.host.reader import Reader
+    from slicewright.node_agent.host.reader import Reader
 
     gpus = Reader(deadline_s=deadline_s).read()
     return {
@@ -319,7 +319,7 @@ def _one_change_at_a_time() -> Iterator[None]:
 @contextmanager
 def _stop_between_steps() -> Iterator[Callable[[], bool]]:
     """Defers Ctrl-C, SIGTERM and SIGHUP to the end of the current step, before a rollback."""
-    from node_agent.host.reader import STOPPING
+    from slicewright.node_agent.host.reader import STOPPING
 
     received: list[int] = []
     # An ignored signal stays ignored: `nohup` relies on it.

@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
-from node_agent.host.mig_state import Process
+from slicewright.node_agent.host.mig_state import Process
 
 _PROC = Path("/proc")
 

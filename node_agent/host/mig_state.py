@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from node_agent.nvml.observed import Engines
+from slicewright.node_agent.nvml.observed import Engines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from ctypes import byref
 from typing import Any
 
-from node_agent.host import gpu_processes
-from node_agent.host.mig_state import (
+from slicewright.node_agent.host import gpu_processes
+from slicewright.node_agent.host.mig_state import (
     ComputeInstance,
     ComputeProfile,
     Gpu,
@@ -21,12 +21,12 @@ from node_agent.host.mig_state import (
     Process,
     Profile,
 )
-from node_agent.host.transaction import NvmlCallFailed
-from node_agent.nvml import binding, vitals
-from node_agent.nvml.binding import ABSENT, Handle, Nvml, NvmlError
-from node_agent.nvml.mig_queries import read_mig_mode, read_offered_profiles
-from node_agent.nvml.observed import OfferedProfile
-from node_agent.nvml.profiles import name_of_profile
+from slicewright.node_agent.host.transaction import NvmlCallFailed
+from slicewright.node_agent.nvml import binding, vitals
+from slicewright.node_agent.nvml.binding import ABSENT, Handle, Nvml, NvmlError
+from slicewright.node_agent.nvml.mig_queries import read_mig_mode, read_offered_profiles
+from slicewright.node_agent.nvml.observed import OfferedProfile
+from slicewright.node_agent.nvml.profiles import name_of_profile
 
 _NOWHERE = 0xFFFFFFFF
 """NVML's instance id of a process in no GPU instance, or in a hidden GPU instance."""

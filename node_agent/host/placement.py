@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from apis.layout import GpuLayout, Partition
-from node_agent.host.mig_state import (
+from slicewright.apis.layout import GpuLayout, Partition
+from slicewright.node_agent.host.mig_state import (
     ComputeInstance,
     ComputeProfile,
     GpuInstance,
     Profile,
     same_compute_instances,
 )
-from node_agent.nvml.observed import Engines
+from slicewright.node_agent.nvml.observed import Engines
 
 
 class LayoutImpossible(Exception):

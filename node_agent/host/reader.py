@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from node_agent.host import partition
-from node_agent.host.mig_state import Gpu
-from node_agent.host.transaction import NvmlCallFailed, StopRequested
-from node_agent.nvml.child_process import readable, reap, write
-from node_agent.nvml.observed import BROKEN, TIMED_OUT
+from slicewright.node_agent.host import partition
+from slicewright.node_agent.host.mig_state import Gpu
+from slicewright.node_agent.host.transaction import NvmlCallFailed, StopRequested
+from slicewright.node_agent.nvml.child_process import readable, reap, write
+from slicewright.node_agent.nvml.observed import BROKEN, TIMED_OUT
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that stop a command: Ctrl-C, a service manager, a closed terminal."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from node_agent.host.mig_state import (
+from slicewright.node_agent.host.mig_state import (
     ComputeInstance,
     Gpu,
     GpuInstance,
@@ -19,7 +19,7 @@ from node_agent.host.mig_state import (
     Target,
     same_compute_instances,
 )
-from node_agent.host.placement import LayoutImpossible, place_compute_instances
+from slicewright.node_agent.host.placement import LayoutImpossible, place_compute_instances
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from apis.layout import GpuLayout
-from node_agent.host.mig_state import (
+from slicewright.apis.layout import GpuLayout
+from slicewright.node_agent.host.mig_state import (
     ComputeInstance,
     ComputeProfile,
     Gpu,
@@ -22,8 +22,8 @@ from node_agent.host.mig_state import (
     same_layout,
     target_to_restore,
 )
-from node_agent.host.placement import LayoutImpossible, place, place_compute_instances
-from node_agent.host.steps import (
+from slicewright.node_agent.host.placement import LayoutImpossible, place, place_compute_instances
+from slicewright.node_agent.host.steps import (
     CreateComputeInstance,
     CreateGpuInstance,
     DestroyComputeInstance,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu
+from slicewright.node_agent.nvml.observed import MigDevice, Observation, ObservedGpu
 
 _HEX = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _GPU = re.compile(rf"GPU-{_HEX}", re.IGNORECASE)

@@ -9,8 +9,8 @@ import ctypes
 from ctypes import byref
 from functools import lru_cache
 
-from node_agent.nvml import binding
-from node_agent.nvml.binding import Handle
+from slicewright.node_agent.nvml import binding
+from slicewright.node_agent.nvml.binding import Handle
 
 # The driver writes as many GPU instances as a profile allows: at most eight on today's GPUs.
 MOST_INSTANCES = 16

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from node_agent.nvml.observed import GpuInstance, MigDevice, MigMode, ObservedGpu, OfferedProfile
+from slicewright.node_agent.nvml.observed import (
+    GpuInstance,
+    MigDevice,
+    MigMode,
+    ObservedGpu,
+    OfferedProfile,
+)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from node_agent.nvml.observed import BROKEN, TIMED_OUT
+from slicewright.node_agent.nvml.observed import BROKEN, TIMED_OUT
 
 
 @dataclass(frozen=True, kw_only=True)

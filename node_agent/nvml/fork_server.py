@@ -16,9 +16,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from node_agent.nvml.child_process import exit_status, read, read_message, reap, write_message
-from node_agent.nvml.observed import BROKEN, TIMED_OUT
-from node_agent.nvml.worker import FAILED, READY, Probes, failure, work
+from slicewright.node_agent.nvml.child_process import (
+    exit_status,
+    read,
+    read_message,
+    reap,
+    write_message,
+)
+from slicewright.node_agent.nvml.observed import BROKEN, TIMED_OUT
+from slicewright.node_agent.nvml.worker import FAILED, READY, Probes, failure, work
 
 # For a worker that has answered. It is shorter than the grace that the agent adds to the deadline,
 # which the next request may spend on it.

@@ -6,10 +6,10 @@ import ctypes
 from ctypes import byref
 from typing import Any
 
-from node_agent.nvml import binding
-from node_agent.nvml.binding import Handle, Nvml, plain
-from node_agent.nvml.buffers import MOST_INSTANCES
-from node_agent.nvml.observed import Engines, MigMode, OfferedProfile
+from slicewright.node_agent.nvml import binding
+from slicewright.node_agent.nvml.binding import Handle, Nvml, plain
+from slicewright.node_agent.nvml.buffers import MOST_INSTANCES
+from slicewright.node_agent.nvml.observed import Engines, MigMode, OfferedProfile
 
 # Keyed by the number under which the driver lists a GPU instance profile (nvml.h,
 # NVML_GPU_INSTANCE_PROFILE_*).

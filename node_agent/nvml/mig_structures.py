@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from functools import lru_cache
 
-from node_agent.nvml import binding
-from node_agent.nvml.binding import plain
-from node_agent.nvml.observed import Engines, GpuInstance, MigDevice
+from slicewright.node_agent.nvml import binding
+from slicewright.node_agent.nvml.binding import plain
+from slicewright.node_agent.nvml.observed import Engines, GpuInstance, MigDevice
 
 
 # Cached: equal facts give the same object, and creating 112 of them takes a third of a look.

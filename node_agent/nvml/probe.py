@@ -15,13 +15,13 @@ import ctypes
 from ctypes import byref
 from typing import Any
 
-from node_agent.nvml import binding, utilization, vitals
-from node_agent.nvml.binding import Handle, Nvml, NvmlError, plain
-from node_agent.nvml.buffers import instance_buffers, mig_buffers
-from node_agent.nvml.cache import Board, Cache, FixedFacts, MigFacts
-from node_agent.nvml.mig_queries import list_profiles, read_memory_slices, read_mig_mode
-from node_agent.nvml.mig_structures import gpu_instances_of, mig_device
-from node_agent.nvml.observed import (
+from slicewright.node_agent.nvml import binding, utilization, vitals
+from slicewright.node_agent.nvml.binding import Handle, Nvml, NvmlError, plain
+from slicewright.node_agent.nvml.buffers import instance_buffers, mig_buffers
+from slicewright.node_agent.nvml.cache import Board, Cache, FixedFacts, MigFacts
+from slicewright.node_agent.nvml.mig_queries import list_profiles, read_memory_slices, read_mig_mode
+from slicewright.node_agent.nvml.mig_structures import gpu_instances_of, mig_device
+from slicewright.node_agent.nvml.observed import (
     Failure,
     GpuInstance,
     MigDevice,
@@ -30,7 +30,7 @@ from node_agent.nvml.observed import (
     ObservedGpu,
     OfferedProfile,
 )
-from node_agent.nvml.profiles import needs_device_names
+from slicewright.node_agent.nvml.profiles import needs_device_names
 
 _HOLE = (binding.NOT_FOUND, binding.INVALID_ARGUMENT)
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from node_agent.nvml import fork_server, observed
-from node_agent.nvml.child_process import read_message
-from node_agent.nvml.observed import BROKEN, Failure, Observation
-from node_agent.nvml.worker import UNCHANGED, Probes
+from slicewright.node_agent.nvml import fork_server, observed
+from slicewright.node_agent.nvml.child_process import read_message
+from slicewright.node_agent.nvml.observed import BROKEN, Failure, Observation
+from slicewright.node_agent.nvml.worker import UNCHANGED, Probes
 
 _QUICK, _THOROUGH = b"?", b"!"
 # Added to the deadline: for the answer's way through the fork server, on a machine under load.
@@ -114,8 +114,8 @@ def probe_once(deadline_s: float, *, thorough: bool = False) -> Observation:
 def _nvml(utilization: bool) -> Probes:
     try:
         # Imported here, because only the fork server should load ctypes.
-        from node_agent.nvml.cache import Cache
-        from node_agent.nvml.probe import probe
+        from slicewright.node_agent.nvml.cache import Cache
+        from slicewright.node_agent.nvml.probe import probe
     except ImportError as e:
         text = f"this Python cannot call NVML: {e}"
         broken = Observation(failure=Failure(call="probe", code=BROKEN, text=text))

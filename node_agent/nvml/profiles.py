@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import combinations
 
-from node_agent.nvml.observed import GpuInstance, MigDevice, ObservedGpu, OfferedProfile
+from slicewright.node_agent.nvml.observed import GpuInstance, MigDevice, ObservedGpu, OfferedProfile
 
 # A device's name on recent drivers: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "... MIG 1c.3g.40gb".
 _NAMED = re.compile(r"\bMIG (?:(?P<c>\d+)c\.)?(?P<profile>(?P<g>\d+)g\.\d+gb(?:[+-][a-z0-9.,]+)?)$")

@@ -16,8 +16,8 @@ from typing import Any
 
 import pynvml
 
-from node_agent.nvml.binding import NOT_SUPPORTED, SUCCESS, Handle, Nvml, NvmlError
-from node_agent.nvml.observed import Failure, ObservedGpu, Utilization
+from slicewright.node_agent.nvml.binding import NOT_SUPPORTED, SUCCESS, Handle, Nvml, NvmlError
+from slicewright.node_agent.nvml.observed import Failure, ObservedGpu, Utilization
 
 WINDOW_S = 0.12
 # Each value is a percentage.

@@ -15,7 +15,7 @@ from typing import Any
 
 import pynvml
 
-from node_agent.nvml.binding import (
+from slicewright.node_agent.nvml.binding import (
     INSUFFICIENT_SIZE,
     SUCCESS,
     FieldValue,
@@ -26,7 +26,7 @@ from node_agent.nvml.binding import (
     ProcessInfo,
     UtilizationRates,
 )
-from node_agent.nvml.observed import (
+from slicewright.node_agent.nvml.observed import (
     REMAP_FAILED,
     REMAP_PENDING,
     RETIREMENT_PENDING,

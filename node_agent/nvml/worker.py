@@ -18,9 +18,9 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from node_agent.nvml import observed
-from node_agent.nvml.child_process import write, write_message
-from node_agent.nvml.observed import BROKEN, Failure, Observation
+from slicewright.node_agent.nvml import observed
+from slicewright.node_agent.nvml.child_process import write, write_message
+from slicewright.node_agent.nvml.observed import BROKEN, Failure, Observation
 
 Probes = Mapping[bytes, Callable[[], Observation]]
 """Request of one byte -> the probe."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from node_agent.nvml import profiles
-from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
-from telemetry.prometheus import Family, Sample, labels
+from slicewright.node_agent.nvml import profiles
+from slicewright.node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
+from slicewright.telemetry.prometheus import Family, Sample, labels
 
 _MIB = 2**20
 _GAUGES = (

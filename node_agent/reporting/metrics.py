@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from apis.desired_state import Desired
-from apis.reasons.agent import MATCH, REASONS
-from apis.version import VERSION
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import Observation, ObservedGpu
-from node_agent.reporting import gpu_metrics
-from node_agent.verdict.findings import Verdict
-from telemetry.prometheus import Family, Histogram, Sample, labels, lines
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.reasons.agent import MATCH, REASONS
+from slicewright.apis.version import VERSION
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import Observation, ObservedGpu
+from slicewright.node_agent.reporting import gpu_metrics
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.telemetry.prometheus import Family, Histogram, Sample, labels, lines
 
 _PYTHON = sys.version.partition(" ")[0]
 

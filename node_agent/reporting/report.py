@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from apis.names import API_VERSION, REPORT_KIND, REPORT_PLURAL
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import path_of
-from node_agent.cluster.backoff import Backoff
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import Observation, ObservedGpu
-from node_agent.verdict.findings import Verdict
-from telemetry.plain import plain
+from slicewright.apis.names import API_VERSION, REPORT_KIND, REPORT_PLURAL
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import path_of
+from slicewright.node_agent.cluster.backoff import Backoff
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import Observation, ObservedGpu
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.telemetry.plain import plain
 
 FIELD_MANAGER = "slicewright-node-agent"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.findings import Verdict
 
 _INTENDED = frozenset({"LayoutChangePending", "PartitioningUnderWay", "DeviceNodesOutdated"})
 """Reasons of intended losses of a match."""

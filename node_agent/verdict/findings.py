@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from apis.reasons.agent import REASONS
-from apis.reasons.agent_reason import Outcome
-from node_agent.nvml.errors import REASON_OF
-from node_agent.nvml.observed import Failure
+from slicewright.apis.reasons.agent import REASONS
+from slicewright.apis.reasons.agent_reason import Outcome
+from slicewright.node_agent.nvml.errors import REASON_OF
+from slicewright.node_agent.nvml.observed import Failure
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from apis.desired_state import Desired, DesiredGpu
-from apis.layout import GpuLayout
-from apis.reasons.agent import MATCH
-from node_agent.nvml import profiles
-from node_agent.nvml.observed import (
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.apis.layout import GpuLayout
+from slicewright.apis.reasons.agent import MATCH
+from slicewright.node_agent.nvml import profiles
+from slicewright.node_agent.nvml.observed import (
     REMAP_FAILED,
     REMAP_PENDING,
     RETIREMENT_PENDING,
@@ -19,10 +19,10 @@ from node_agent.nvml.observed import (
     ObservedGpu,
     Repair,
 )
-from node_agent.verdict.findings import Check, failure_check
-from node_agent.verdict.instances import describe_instances
-from node_agent.xids.history import consequence
-from node_agent.xids.meanings import describe as describe_xid
+from slicewright.node_agent.verdict.findings import Check, failure_check
+from slicewright.node_agent.verdict.instances import describe_instances
+from slicewright.node_agent.xids.history import consequence
+from slicewright.node_agent.xids.meanings import describe as describe_xid
 
 
 def check_gpu(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from apis.desired_state import Desired
-from apis.layout import GpuLayout
-from node_agent.nvml import profiles
-from node_agent.nvml.observed import ObservedGpu
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.layout import GpuLayout
+from slicewright.node_agent.nvml import profiles
+from slicewright.node_agent.nvml.observed import ObservedGpu
 
 
 def observed_instances(gpu: ObservedGpu, desired: Desired) -> Mapping[str, int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from apis.desired_state import Desired
-from apis.reasons.agent import MATCH, RANK, REASONS
-from apis.reasons.agent_reason import Reason
-from node_agent.verdict.findings import Check, Verdict
-from node_agent.verdict.message import fit_into_report, match_message, problem_message
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.reasons.agent import MATCH, RANK, REASONS
+from slicewright.apis.reasons.agent_reason import Reason
+from slicewright.node_agent.verdict.findings import Check, Verdict
+from slicewright.node_agent.verdict.message import fit_into_report, match_message, problem_message
 
 
 def judge(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from apis.desired_state import Desired
-from apis.reasons.agent import OF_LAYOUT
-from node_agent.cluster.node import NodeState
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.judge import replace_reason
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.reasons.agent import OF_LAYOUT
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.judge import replace_reason
 
 PENDING: Final = "LayoutChangePending"
 _BEFORE_THE_LABEL: Final = ("Draining", "Paused")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from apis.desired_state import Desired
-from apis.layout import ranges
-from apis.reasons.agent_reason import Reason
-from node_agent.verdict.findings import Check, quantity
-from node_agent.verdict.instances import describe_instances
-from telemetry.plain import plain
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.layout import ranges
+from slicewright.apis.reasons.agent_reason import Reason
+from slicewright.node_agent.verdict.findings import Check, quantity
+from slicewright.node_agent.verdict.instances import describe_instances
+from slicewright.telemetry.plain import plain
 
 _MAX_MESSAGE = 700
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from apis.desired_state import Desired
-from apis.reasons.agent import MATCH
-from node_agent.cluster.node import NodeState
-from node_agent.verdict.findings import Check
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.reasons.agent import MATCH
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.verdict.findings import Check
 
 # GPU resources, unlike other resources of the vendor (nvidia.com/hostdev).
 _GPU_RESOURCE = re.compile(r"nvidia\.com/(?:gpu|mig-.+)(?:\.shared)?")

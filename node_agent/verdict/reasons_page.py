@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from apis.reasons.agent import REASONS
-from apis.reasons.agent_reason import Setting
-from node_agent.nvml.errors import MEANINGS
-from node_agent.xids.meanings import MEANINGS as XIDS
-from node_agent.xids.meanings import RECOVERY_CHANGED
+from slicewright.apis.reasons.agent import REASONS
+from slicewright.apis.reasons.agent_reason import Setting
+from slicewright.node_agent.nvml.errors import MEANINGS
+from slicewright.node_agent.xids.meanings import MEANINGS as XIDS
+from slicewright.node_agent.xids.meanings import RECOVERY_CHANGED
 
 _XID_REASONS = {"none": "", "reset": "`GpuResetRequired`", "lost": "`GpuLost`"}
 _SETTINGS = {

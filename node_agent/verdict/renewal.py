@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from apis.desired_state import Desired
-from node_agent.cluster.node import NodeState
-from node_agent.cluster.restart_memory import Past, RestartMemory
-from node_agent.nvml.observed import Observation
-from node_agent.verdict import stale_devices
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.stale_devices import Evidence, Signs
-from telemetry import log
+from slicewright.apis.desired_state import Desired
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.cluster.restart_memory import Past, RestartMemory
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.verdict import stale_devices
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.stale_devices import Evidence, Signs
+from slicewright.telemetry import log
 
 CONFIRM_S = 2.0
 """Time that a change must last before the process ends, if the device plugin confirms it."""

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from apis.desired_state import Desired
-from apis.reasons.agent import REASONS
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.errors import REASON_OF
-from node_agent.nvml.observed import Observation, ObservedGpu
-from node_agent.verdict.findings import Check, Verdict
-from node_agent.verdict.instances import observed_instances
-from node_agent.verdict.node_checks import is_gpu_resource
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.reasons.agent import REASONS
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.errors import REASON_OF
+from slicewright.node_agent.nvml.observed import Observation, ObservedGpu
+from slicewright.node_agent.verdict.findings import Check, Verdict
+from slicewright.node_agent.verdict.instances import observed_instances
+from slicewright.node_agent.verdict.node_checks import is_gpu_resource
 
 REASON = "DeviceNodesOutdated"
 _NO_DRIVER = frozenset(

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from apis.desired_state import Desired, DesiredGpu
-from apis.layout import GpuLayout, Layout
-from apis.reasons.agent import MATCH, REASONS
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import Observation
-from node_agent.verdict.findings import Check, Verdict, failure_check, quantity
-from node_agent.verdict.gpu_checks import check_gpu, check_placements
-from node_agent.verdict.instances import expected_devices, observed_instances
-from node_agent.verdict.judge import judge
-from node_agent.verdict.message import problem_message
-from node_agent.verdict.node_checks import check_labels, check_resources
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.apis.layout import GpuLayout, Layout
+from slicewright.apis.reasons.agent import MATCH, REASONS
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.verdict.findings import Check, Verdict, failure_check, quantity
+from slicewright.node_agent.verdict.gpu_checks import check_gpu, check_placements
+from slicewright.node_agent.verdict.instances import expected_devices, observed_instances
+from slicewright.node_agent.verdict.judge import judge
+from slicewright.node_agent.verdict.message import problem_message
+from slicewright.node_agent.verdict.node_checks import check_labels, check_resources
 
 _MAX_LAYOUT = 120
 """Characters of a layout in a message: sixteen UUIDs would leave no room for the cause."""

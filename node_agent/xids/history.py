@@ -12,9 +12,9 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from node_agent.nvml.observed import Observation, ObservedGpu, Xid
-from node_agent.xids.kernel_log import Record
-from node_agent.xids.meanings import MEANINGS, RECOVERY_CHANGED, Consequence
+from slicewright.node_agent.nvml.observed import Observation, ObservedGpu, Xid
+from slicewright.node_agent.xids.kernel_log import Record
+from slicewright.node_agent.xids.meanings import MEANINGS, RECOVERY_CHANGED, Consequence
 
 _MAX_NEWEST = 8
 """Number of the newest Xids that are shown per GPU."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from node_agent.nvml.observed import Observation
-from node_agent.xids import meanings as xid_meanings
-from node_agent.xids.history import Event, XidHistory, consequence
-from node_agent.xids.kernel_log import KMSG, KernelLog
-from telemetry import log
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.xids import meanings as xid_meanings
+from slicewright.node_agent.xids.history import Event, XidHistory, consequence
+from slicewright.node_agent.xids.kernel_log import KMSG, KernelLog
+from slicewright.telemetry import log
 
 _MAX_LOGGED = 10
 """Xids logged per reading: a program that page-faults in a loop causes thousands."""

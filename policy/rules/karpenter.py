@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from apis.names import POOL_LABEL
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.labels import keys_with_value
 from policy.rules.rule import ResourceRule, Settings
+from slicewright.apis.names import POOL_LABEL
 
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"

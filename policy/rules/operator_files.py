@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from infra import catalog
-from infra.geometry import LayoutError, Misfit, check, gpu_instances
 from policy.rules import pools
 from policy.rules.declared import Resource, at, items, whole
 from policy.rules.rule import ResourceRule, Settings, StackRule, number
+from slicewright.infra import catalog
+from slicewright.infra.geometry import LayoutError, Misfit, check, gpu_instances
 
 _CATALOG = catalog.load()
 _STRATEGIES = ("timeSlicing", "mps")

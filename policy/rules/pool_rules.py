@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from apis.names import POOL_LABEL, STARTUP_TAINT_KEY
-from infra import catalog
 from policy.rules import karpenter, labels, pools
 from policy.rules.declared import Resource, at
 from policy.rules.pools import Pool
@@ -19,6 +17,8 @@ from policy.rules.rule import (
     names,
     number,
 )
+from slicewright.apis.names import POOL_LABEL, STARTUP_TAINT_KEY
+from slicewright.infra import catalog
 
 _CATALOG = catalog.load()
 _GPU_TAINT = "nvidia.com/gpu"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infra import catalog
 from policy.rules import karpenter, labels
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.rule import Settings
+from slicewright.infra import catalog
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from apis.names import POOL_LABEL
 from policy.rules import pools
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.rule import ResourceRule, Setting, Settings, StackRule, names
+from slicewright.apis.names import POOL_LABEL
 
 _REPLICATED = ("Deployment", "StatefulSet")
 _TEMPLATES: Mapping[str, tuple[str, ...]] = {

@@ -1,4 +1,6 @@
-"""`python -m rehearsal.clouds --environment E`: serves the simulated clouds until SIGTERM."""
+"""`python -m slicewright.rehearsal.clouds --environment E`: serves the simulated clouds until
+SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,17 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from rehearsal.clouds.aws.protocols.service import AwsProtocols
-from rehearsal.clouds.core.access import Credentials
-from rehearsal.clouds.core.control_planes import ControlPlanes, LocalControlPlanes
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.core.fault_file import FaultFileError
-from rehearsal.clouds.core.http_messages import Call, Protocols
-from rehearsal.clouds.endpoint import Endpoint, PortTaken
-from rehearsal.clouds.gcp.rest.protocol import GoogleRest
-from rehearsal.clouds.server import AlreadyServed, Server
-from rehearsal.clouds.service import Cloud
-from telemetry.signals import at_signal
+from slicewright.rehearsal.clouds.aws.protocols.service import AwsProtocols
+from slicewright.rehearsal.clouds.core.access import Credentials
+from slicewright.rehearsal.clouds.core.control_planes import ControlPlanes, LocalControlPlanes
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.core.fault_file import FaultFileError
+from slicewright.rehearsal.clouds.core.http_messages import Call, Protocols
+from slicewright.rehearsal.clouds.endpoint import Endpoint, PortTaken
+from slicewright.rehearsal.clouds.gcp.rest.protocol import GoogleRest
+from slicewright.rehearsal.clouds.server import AlreadyServed, Server
+from slicewright.rehearsal.clouds.service import Cloud
+from slicewright.telemetry.signals import at_signal
 
 _LOOK_S = 0.5
 
@@ -36,7 +38,8 @@ def _look_around(cloud: Cloud) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="rehearsal.clouds", description="The simulated clouds of one rehearsal environment."
+        prog="slicewright.rehearsal.clouds",
+        description="The simulated clouds of one rehearsal environment.",
     )
     parser.add_argument(
         "--environment", type=Path, required=True, help="the environment's directory"
@@ -49,7 +52,7 @@ def main() -> int:
     arguments = parser.parse_args()
     environment: Path = arguments.environment.absolute()
     if not environment.is_dir():
-        print(f"rehearsal.clouds: {environment} is not a directory", file=sys.stderr)
+        print(f"slicewright.rehearsal.clouds: {environment} is not a directory", file=sys.stderr)
         return 2
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     planes: ControlPlanes = (
@@ -61,13 +64,13 @@ def main() -> int:
     try:
         server = Server(environment / "cloud.sock", cloud)
     except AlreadyServed as e:
-        print(f"rehearsal.clouds: {e}", file=sys.stderr)
+        print(f"slicewright.rehearsal.clouds: {e}", file=sys.stderr)
         return 1
     try:
         endpoint = Endpoint(environment)
     except PortTaken as e:
         server.server_close()
-        print(f"rehearsal.clouds: {e}", file=sys.stderr)
+        print(f"slicewright.rehearsal.clouds: {e}", file=sys.stderr)
         return 1
     endpoint.protocols = protocols(cloud.call, endpoint.credentials)
     resumed = cloud.resume()

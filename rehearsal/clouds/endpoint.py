@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from rehearsal.clouds.core import access
-from rehearsal.clouds.core.access import ADDRESS, Access, Credentials
-from rehearsal.clouds.core.errors import ConnectionLost
-from rehearsal.clouds.core.http_messages import Protocols, Request, Response
-from rehearsal.cluster.control_plane import ports
+from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.clouds.core.access import ADDRESS, Access, Credentials
+from slicewright.rehearsal.clouds.core.errors import ConnectionLost
+from slicewright.rehearsal.clouds.core.http_messages import Protocols, Request, Response
+from slicewright.rehearsal.cluster.control_plane import ports
 
 log = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 16 * 1024 * 1024

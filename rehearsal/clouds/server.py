@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from rehearsal.clouds.core.unix_socket import socket_address
-from rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.core.unix_socket import socket_address
+from slicewright.rehearsal.clouds.service import Cloud
 
 log = logging.getLogger(__name__)
 

@@ -8,37 +8,37 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws import models as aws_models
-from rehearsal.clouds.aws.account import ORDINARY_VCPUS, account_of
-from rehearsal.clouds.aws.authorization import require
-from rehearsal.clouds.aws.ec2.request_rates import RequestRates
-from rehearsal.clouds.aws.ec2.service import Ec2
-from rehearsal.clouds.aws.eks.capacity import OF_GROUPS
-from rehearsal.clouds.aws.eks.node_events import NodeEvents
-from rehearsal.clouds.aws.eks.reserved import running_in
-from rehearsal.clouds.aws.eks.service import Eks
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
-from rehearsal.clouds.aws.iam import AwsIam
-from rehearsal.clouds.aws.idempotency import answered_once
-from rehearsal.clouds.aws.instance_profiles import InstanceProfiles
-from rehearsal.clouds.aws.kms import Kms
-from rehearsal.clouds.aws.load_balancers import LoadBalancers
-from rehearsal.clouds.aws.logs import Logs
-from rehearsal.clouds.aws.policy_simulator import PolicySimulator
-from rehearsal.clouds.aws.resource_groups import ResourceGroups
-from rehearsal.clouds.aws.service_quotas import ServiceQuotas
-from rehearsal.clouds.aws.sqs import Sqs
-from rehearsal.clouds.aws.ssm import Ssm
-from rehearsal.clouds.aws.sts import Sts
-from rehearsal.clouds.core import fault_file
-from rehearsal.clouds.core.account_file import AccountFileError
-from rehearsal.clouds.core.call_log import CallLog
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.control_planes import ControlPlanes
-from rehearsal.clouds.core.errors import CloudError, ConnectionLost, not_simulated
-from rehearsal.clouds.core.fault_file import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws import models as aws_models
+from slicewright.rehearsal.clouds.aws.account import ORDINARY_VCPUS, account_of
+from slicewright.rehearsal.clouds.aws.authorization import require
+from slicewright.rehearsal.clouds.aws.ec2.request_rates import RequestRates
+from slicewright.rehearsal.clouds.aws.ec2.service import Ec2
+from slicewright.rehearsal.clouds.aws.eks.capacity import OF_GROUPS
+from slicewright.rehearsal.clouds.aws.eks.node_events import NodeEvents
+from slicewright.rehearsal.clouds.aws.eks.reserved import running_in
+from slicewright.rehearsal.clouds.aws.eks.service import Eks
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.errors import injected_error as injected_aws_error
+from slicewright.rehearsal.clouds.aws.iam import AwsIam
+from slicewright.rehearsal.clouds.aws.idempotency import answered_once
+from slicewright.rehearsal.clouds.aws.instance_profiles import InstanceProfiles
+from slicewright.rehearsal.clouds.aws.kms import Kms
+from slicewright.rehearsal.clouds.aws.load_balancers import LoadBalancers
+from slicewright.rehearsal.clouds.aws.logs import Logs
+from slicewright.rehearsal.clouds.aws.policy_simulator import PolicySimulator
+from slicewright.rehearsal.clouds.aws.resource_groups import ResourceGroups
+from slicewright.rehearsal.clouds.aws.service_quotas import ServiceQuotas
+from slicewright.rehearsal.clouds.aws.sqs import Sqs
+from slicewright.rehearsal.clouds.aws.ssm import Ssm
+from slicewright.rehearsal.clouds.aws.sts import Sts
+from slicewright.rehearsal.clouds.core import fault_file
+from slicewright.rehearsal.clouds.core.account_file import AccountFileError
+from slicewright.rehearsal.clouds.core.call_log import CallLog
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.control_planes import ControlPlanes
+from slicewright.rehearsal.clouds.core.errors import CloudError, ConnectionLost, not_simulated
+from slicewright.rehearsal.clouds.core.fault_file import (
     ApiError,
     BackgroundUpdate,
     CallFault,
@@ -47,20 +47,20 @@ from rehearsal.clouds.core.fault_file import (
     Slowness,
     Throttling,
 )
-from rehearsal.clouds.core.faults import Faults
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.core.tasks import Tasks
-from rehearsal.clouds.gcp import models as google_models
-from rehearsal.clouds.gcp.compute import Compute
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.errors import injected_error as injected_google_error
-from rehearsal.clouds.gcp.gke import quotas
-from rehearsal.clouds.gcp.gke.service import Gke
-from rehearsal.clouds.gcp.iam import GoogleIam
-from rehearsal.clouds.gcp.kms import CloudKms
-from rehearsal.clouds.gcp.offerings import Offerings
-from rehearsal.clouds.gcp.org_policies import OrgPolicies
-from rehearsal.clouds.gcp.service_usage import ServiceUsage
+from slicewright.rehearsal.clouds.core.faults import Faults
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.core.tasks import Tasks
+from slicewright.rehearsal.clouds.gcp import models as google_models
+from slicewright.rehearsal.clouds.gcp.compute import Compute
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.errors import injected_error as injected_google_error
+from slicewright.rehearsal.clouds.gcp.gke import quotas
+from slicewright.rehearsal.clouds.gcp.gke.service import Gke
+from slicewright.rehearsal.clouds.gcp.iam import GoogleIam
+from slicewright.rehearsal.clouds.gcp.kms import CloudKms
+from slicewright.rehearsal.clouds.gcp.offerings import Offerings
+from slicewright.rehearsal.clouds.gcp.org_policies import OrgPolicies
+from slicewright.rehearsal.clouds.gcp.service_usage import ServiceUsage
 
 log = logging.getLogger(__name__)
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rehearsal.host import toolchain
-from rehearsal.host.processes import ENVIRONMENT_VARIABLE, kernel
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.progress import Progress
+from slicewright.rehearsal.host import toolchain
+from slicewright.rehearsal.host.processes import ENVIRONMENT_VARIABLE, kernel
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.progress import Progress
 
 _STAGES = (
     "control plane ready",
@@ -110,7 +110,9 @@ class Measured:
 
 def main() -> int:
     """Measures and prints; 0 when every run succeeded. Progress goes to stderr."""
-    parser = argparse.ArgumentParser(prog="python -m rehearsal.scenario.bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m slicewright.rehearsal.scenario.bench", description=__doc__
+    )
     parser.add_argument(
         "--nodes",
         type=int,

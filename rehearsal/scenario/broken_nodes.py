@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.clouds.aws.state import NODE_GROUPS
-from rehearsal.clouds.core.fault_file import SpotPreemption
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.gcp.state import NODE_POOLS
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.cluster.silicon import placement, state
-from rehearsal.scenario import faults
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import NoSuchFault
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS
+from slicewright.rehearsal.clouds.core.fault_file import SpotPreemption
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.gcp.state import NODE_POOLS
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.cluster.silicon import placement, state
+from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import NoSuchFault
 
 DOUBLE_BIT_ERROR = 48
 _RESET_REQUESTED = 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rehearsal.clouds.core.access import ADDRESS, FILE_OF_GCLOUD, Access
-from rehearsal.clouds.gcp.rest.endpoints import gcloud_variables, terraform_variables
+from slicewright.rehearsal.clouds.core.access import ADDRESS, FILE_OF_GCLOUD, Access
+from slicewright.rehearsal.clouds.gcp.rest.endpoints import gcloud_variables, terraform_variables
 
 _AWS_SERVICES = (
     "EC2",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.host.toolchain import disk
-from rehearsal.scenario.engine_runs import Outcome
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import DiskFull
+from slicewright.rehearsal.host.toolchain import disk
+from slicewright.rehearsal.scenario.engine_runs import Outcome
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import DiskFull
 
 NEEDED_BYTES = 400e6
 """gke-h100 and eks-a100 grow to 173 MB each, most of it etcd's (measured 2026-11-22); the rest is

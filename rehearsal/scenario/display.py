@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rehearsal.scenario.proof import Check, ProvenNode
+from slicewright.rehearsal.scenario.proof import Check, ProvenNode
 
 _COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red", "bright_green")
 _WIDEST = 100

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rehearsal.host import processes
-from rehearsal.scenario import checkpoints, cloud_variables
-from rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.scenario import checkpoints, cloud_variables
+from slicewright.rehearsal.scenario.environment import Environment
 
 LineSink = Callable[[str], None]
 

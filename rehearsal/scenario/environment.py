@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.clouds.core import access
-from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
-from rehearsal.cluster import control_plane
-from rehearsal.host import processes
-from rehearsal.host.processes import ENVIRONMENT_VARIABLE
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import cloud_variables, plugins_and_commands, settings
-from rehearsal.scenario.errors import NotRunning, RehearsalError
-from rehearsal.scenario.plugins_and_commands import link
+from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.clouds.core.client import CloudClient, CloudUnreachable
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.processes import ENVIRONMENT_VARIABLE
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import cloud_variables, plugins_and_commands, settings
+from slicewright.rehearsal.scenario.errors import NotRunning, RehearsalError
+from slicewright.rehearsal.scenario.plugins_and_commands import link
 
 PROJECT = Path(__file__).resolve().parents[2]
 """The checkout: Pulumi.yaml, infra/, stacks/ and .venv lie here."""
@@ -219,7 +219,13 @@ def start(environment: Environment) -> None:
     processes.start(
         environment.root,
         "cloud",
-        [sys.executable, "-m", "rehearsal.clouds", "--environment", str(environment.root)],
+        [
+            sys.executable,
+            "-m",
+            "slicewright.rehearsal.clouds",
+            "--environment",
+            str(environment.root),
+        ],
         env={
             k: v
             for k, v in (os.environ | environment.variables()).items()

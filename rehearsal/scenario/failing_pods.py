@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kubeapi import Client
+from slicewright.kubeapi import Client
 
 _EVERY_S: Final = 0.5
 _STARTING: Final = ("ContainerCreating", "PodInitializing")

@@ -6,16 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from apis.names import POOL_LABEL
-from infra import plan
-from infra.plan import ExistingFleetPlan, FleetPlan
-from kubeapi import Client, Unreachable
-from rehearsal.clouds.core import fault_file
-from rehearsal.clouds.core.fault_file import Fault, WrongLayout
-from rehearsal.cluster.kubelet.nodes import reboots
-from rehearsal.cluster.kubelet.nodes.holds import Holds
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import NoSuchFault, RehearsalError
+from slicewright.apis.names import POOL_LABEL
+from slicewright.infra import plan
+from slicewright.infra.plan import ExistingFleetPlan, FleetPlan
+from slicewright.kubeapi import Client, Unreachable
+from slicewright.rehearsal.clouds.core import fault_file
+from slicewright.rehearsal.clouds.core.fault_file import Fault, WrongLayout
+from slicewright.rehearsal.cluster.kubelet.nodes import reboots
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
 __all__ = ["MACHINE", "Hold", "WrongLayout", "hold", "inject", "inject_resolved", "injected"]
 __all__ += ["reboot", "repair", "resolve"]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from infra.plan import FleetPlan
-from infra.stack_file import ModelShare, TritonWorkload
-from rehearsal.cluster.kubelet.pods import shares
-from rehearsal.cluster.model_server.triton import repository
-from rehearsal.scenario.environment import Environment
+from slicewright.infra.plan import FleetPlan
+from slicewright.infra.stack_file import ModelShare, TritonWorkload
+from slicewright.rehearsal.cluster.kubelet.pods import shares
+from slicewright.rehearsal.cluster.model_server.triton import repository
+from slicewright.rehearsal.scenario.environment import Environment
 
 
 def wanted(fleet: FleetPlan) -> Mapping[ModelShare, tuple[str, ...]]:

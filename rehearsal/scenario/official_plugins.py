@@ -13,14 +13,14 @@ from collections.abc import Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from rehearsal.scenario.errors import WrongUse
+from slicewright.rehearsal.scenario.errors import WrongUse
 
 PACKAGES = ("gcp", "aws", "kubernetes")
 VARIABLE = "SLICEWRIGHT_PLUGINS"
 KUBERNETES_VARIABLE = "SLICEWRIGHT_KUBERNETES_PLUGIN"
 _OFFICIAL, _STAND_IN = "official", "stand-in"
 _DIRECTORY = re.compile(r"resource-[a-z]+-v(\d+)\.(\d+)\.(\d+)(?:-(.+))?")
-_STAND_INS = b"rehearsal.plugins.providers."
+_STAND_INS = b"slicewright.rehearsal.plugins.providers."
 
 
 def all_wanted(environment: Mapping[str, str]) -> bool:

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.engine.home import make_home
-from rehearsal.scenario import official_plugins
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.engine.home import make_home
+from slicewright.rehearsal.scenario import official_plugins
 
 _LANGUAGE_HOST = "pulumi-language-python"
 _PROVIDERS: Mapping[str, str] = {
-    "gcp": "rehearsal.plugins.providers.gcp",
-    "aws": "rehearsal.plugins.providers.aws",
-    "kubernetes": "rehearsal.plugins.providers.kubernetes",
+    "gcp": "slicewright.rehearsal.plugins.providers.gcp",
+    "aws": "slicewright.rehearsal.plugins.providers.aws",
+    "kubernetes": "slicewright.rehearsal.plugins.providers.kubernetes",
 }
 _COMMANDS: Mapping[str, str] = {
-    _LANGUAGE_HOST: "rehearsal.plugins.engine.language_host",
+    _LANGUAGE_HOST: "slicewright.rehearsal.plugins.engine.language_host",
     **{f"pulumi-resource-{name}": module for name, module in _PROVIDERS.items()},
-    "gke-gcloud-auth-plugin": "rehearsal.clouds.gcp.gke_auth",
-    "aws": "rehearsal.clouds.aws.cli",
+    "gke-gcloud-auth-plugin": "slicewright.rehearsal.clouds.gcp.gke_auth",
+    "aws": "slicewright.rehearsal.clouds.aws.cli",
     "slicewright": "slicewright.cli",
 }
 

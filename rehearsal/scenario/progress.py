@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
-from kubeapi import ApiError, Client, Event, list_and_watch
-from kubeapi.client import Unreachable
-from rehearsal.scenario.environment import Environment
+from slicewright.apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
+from slicewright.kubeapi import ApiError, Client, Event, list_and_watch
+from slicewright.kubeapi.client import Unreachable
+from slicewright.rehearsal.scenario.environment import Environment
 
 
 class Progress:

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apis import desired_state as desired
-from apis.desired_state import Desired
-from apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
-from kubeapi import Client
-from rehearsal.host import processes
-from rehearsal.scenario.engine_runs import Outcome
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.existing_cluster import Differences
-from rehearsal.scenario.walkthrough import Health, Landing, Walkthrough
+from slicewright.apis import desired_state as desired
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.scenario.engine_runs import Outcome
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.existing_cluster import Differences
+from slicewright.rehearsal.scenario.walkthrough import Health, Landing, Walkthrough
 
 _WHOLE = "whole GPU"
 _MOST_NAMES = 3

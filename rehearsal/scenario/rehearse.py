@@ -13,14 +13,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from infra import plan
-from infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
-from kubeapi import Client
-from rehearsal.cluster.control_plane import process_images
-from rehearsal.cluster.kubelet.pods import large_fleets
-from rehearsal.cluster.node import launcher
-from rehearsal.host import toolchain
-from rehearsal.scenario import (
+from slicewright.infra import plan
+from slicewright.infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster.control_plane import process_images
+from slicewright.rehearsal.cluster.kubelet.pods import large_fleets
+from slicewright.rehearsal.cluster.node import launcher
+from slicewright.rehearsal.host import toolchain
+from slicewright.rehearsal.scenario import (
     disk_space,
     display,
     existing_cluster,
@@ -33,16 +33,16 @@ from rehearsal.scenario import (
     walkthrough,
     workload_needs,
 )
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario.engine_output import OutputFilter
-from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import RehearsalError
-from rehearsal.scenario.live import LiveLines
-from rehearsal.scenario.progress import Progress
-from rehearsal.scenario.proof import Check
-from rehearsal.scenario.stack_check import check_stack
-from rehearsal.scenario.walkthrough import WALKTHROUGHS, Walkthrough
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario.engine_output import OutputFilter
+from slicewright.rehearsal.scenario.engine_runs import Engine, Outcome
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import RehearsalError
+from slicewright.rehearsal.scenario.live import LiveLines
+from slicewright.rehearsal.scenario.progress import Progress
+from slicewright.rehearsal.scenario.proof import Check
+from slicewright.rehearsal.scenario.stack_check import check_stack
+from slicewright.rehearsal.scenario.walkthrough import WALKTHROUGHS, Walkthrough
 
 _REAL = """\
 [bold]real[/]       the pulumi engine and its program; etcd, kube-apiserver, controller-manager,

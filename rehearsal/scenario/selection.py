@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.host.processes import ENVIRONMENT_VARIABLE
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import NotOneStack
+from slicewright.rehearsal.host.processes import ENVIRONMENT_VARIABLE
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import NotOneStack
 
 
 @dataclass(frozen=True)

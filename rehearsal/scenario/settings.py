@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rehearsal.clouds.gcp.gke import driver_delay
-from rehearsal.cluster.control_plane import process_images
-from rehearsal.cluster.kubelet.pods import large_fleets
-from rehearsal.cluster.node import container_runtime
-from rehearsal.host.toolchain import ToolchainError
-from rehearsal.host.toolchain.settings import from_environment
-from rehearsal.scenario import checkpoints, official_plugins
-from rehearsal.scenario.errors import WrongUse
+from slicewright.rehearsal.clouds.gcp.gke import driver_delay
+from slicewright.rehearsal.cluster.control_plane import process_images
+from slicewright.rehearsal.cluster.kubelet.pods import large_fleets
+from slicewright.rehearsal.cluster.node import container_runtime
+from slicewright.rehearsal.host.toolchain import ToolchainError
+from slicewright.rehearsal.host.toolchain.settings import from_environment
+from slicewright.rehearsal.scenario import checkpoints, official_plugins
+from slicewright.rehearsal.scenario.errors import WrongUse
 
 _CHECKS: tuple[Callable[[Mapping[str, str]], object], ...] = (
     container_runtime.mode_of,

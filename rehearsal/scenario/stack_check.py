@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from infra import catalog, plan, stack_file
-from infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan
-from rehearsal.cluster.silicon.models import models
-from rehearsal.scenario.environment import PROJECT
-from rehearsal.scenario.errors import NoSuchStack
-from rehearsal.scenario.existing_cluster.nodes import fake_key
-from rehearsal.scenario.existing_cluster.operator_to_adopt import CLUSTER_POLICY
-from rehearsal.scenario.existing_cluster.prometheus import service_of
+from slicewright.infra import catalog, plan, stack_file
+from slicewright.infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan
+from slicewright.rehearsal.cluster.silicon.models import models
+from slicewright.rehearsal.scenario.environment import PROJECT
+from slicewright.rehearsal.scenario.errors import NoSuchStack
+from slicewright.rehearsal.scenario.existing_cluster.nodes import fake_key
+from slicewright.rehearsal.scenario.existing_cluster.operator_to_adopt import CLUSTER_POLICY
+from slicewright.rehearsal.scenario.existing_cluster.prometheus import service_of
 
 _CANNOT = "can be brought up in a cloud, but not rehearsed yet:"
 _OPERATOR = "rehearsal/cluster/gpu_operator"

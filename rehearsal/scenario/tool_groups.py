@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infra.plan import AdapterPlan, FleetPlan, KedaPlan
-from infra.stack_file import ExistingPrometheus, PrometheusStack, TritonWorkload
-from rehearsal.host.toolchain import workload_tools
+from slicewright.infra.plan import AdapterPlan, FleetPlan, KedaPlan
+from slicewright.infra.stack_file import ExistingPrometheus, PrometheusStack, TritonWorkload
+from slicewright.rehearsal.host.toolchain import workload_tools
 
 
 def of(fleets: Iterable[FleetPlan]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from kubeapi import ApiError, Client
+from slicewright.kubeapi import ApiError, Client
 
 _LASTING_S = 5.0
 """A server that cannot start ends within this time."""

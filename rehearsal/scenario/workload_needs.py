@@ -12,12 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from infra.plan import FleetPlan
-from infra.stack_file import NewVolume, TritonWorkload
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import path_of
-from rehearsal.cluster.kubelet.pods import provisioner
-from rehearsal.scenario.environment import Environment
+from slicewright.infra.plan import FleetPlan
+from slicewright.infra.stack_file import NewVolume, TritonWorkload
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.cluster.kubelet.pods import provisioner
+from slicewright.rehearsal.scenario.environment import Environment
 
 LABEL: Final = "rehearsal.slicewright.io/simulated"
 _LOOK_S: Final = 0.5

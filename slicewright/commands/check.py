@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import stack_file
 from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
+from slicewright.infra import stack_file
 
 
 def add_parser(commands: Any) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from infra import plan
 from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN
+from slicewright.infra import plan
 from slicewright.live.access import Access, NoCluster, NotAKubeconfig, access
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import stack_file
 from slicewright.exit_codes import CANNOT_RUN, VERIFIED
+from slicewright.infra import stack_file
 from slicewright.preview.deployed import Deployment, NotAHistory, read_page
 from slicewright.teardown.engine import EngineFailed, NoStack, Pulumi
 

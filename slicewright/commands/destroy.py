@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from infra import plan, stack_file
-from kubeapi import Client
 from slicewright.commands import cluster_options, stack_files
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
+from slicewright.infra import plan, stack_file
+from slicewright.kubeapi import Client
 from slicewright.live.access import NoCluster
 from slicewright.stack_config import setting
 from slicewright.teardown.access import NoAccess, client_of

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra import plan, stack_file
-from kubeapi.kubeconfig import BadKubeconfig, context_of
 from slicewright.commands import cluster_options
 from slicewright.doctor.findings import CannotAsk
 from slicewright.drift.findings import Drift, as_json
 from slicewright.drift.looking import Looking
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.infra import plan, stack_file
+from slicewright.kubeapi.kubeconfig import BadKubeconfig, context_of
 from slicewright.live.access import Access, NoCluster
 from slicewright.locks import asking
 from slicewright.teardown.engine import EngineFailed, Pulumi

@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import manifests, plan, stack_file
 from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
+from slicewright.infra import manifests, plan, stack_file
 from slicewright.stack_config import setting
 
 

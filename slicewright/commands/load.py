@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from infra import plan, stack_file
-from kubeapi import ApiError, Unreachable
 from slicewright.commands import cluster_options
 from slicewright.commands.status import say
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
+from slicewright.infra import plan, stack_file
+from slicewright.kubeapi import ApiError, Unreachable
 from slicewright.live.access import NoCluster, why
 from slicewright.load import engine, export, targets
 from slicewright.load.asked import Api, Load, Target

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from infra import plan, stack_file
 from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.infra import plan, stack_file
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
 from slicewright.live.objects import UnreadObject, lines_of
 
 if TYPE_CHECKING:
-    from fleet_controller.objects.node import Node
-    from fleet_controller.objects.pool import Pool
+    from slicewright.fleet_controller.objects.node import Node
+    from slicewright.fleet_controller.objects.pool import Pool
     from slicewright.preview.steps import Preview
 
 _MOST_UNREAD = 10

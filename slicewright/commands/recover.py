@@ -14,10 +14,10 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import stack_file
-from infra.recovery import CannotAdopt, Recovered, add_planned_creations, recover
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.infra import stack_file
+from slicewright.infra.recovery import CannotAdopt, Recovered, add_planned_creations, recover
 from slicewright.recovery.asking import ask
 
 

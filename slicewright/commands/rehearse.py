@@ -15,7 +15,7 @@ from rich.console import Console
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 
 if TYPE_CHECKING:
-    from rehearsal.scenario.selection import Selection
+    from slicewright.rehearsal.scenario.selection import Selection
 
 _EVERY = "an environment; may be given more than once (default: all in the directory)"
 _SINGLE = "the environment (default: from the shell's exports, else the only running one)"
@@ -144,12 +144,12 @@ def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     # Imported here: `check` and `plan` must not pay for, or depend on, the rehearsal's libraries.
-    from infra import stack_file as spec
-    from kubeapi import ApiError, Unreachable
-    from rehearsal.cluster import control_plane
-    from rehearsal.host import processes, toolchain
-    from rehearsal.scenario.errors import RehearsalError, WrongUse
-    from rehearsal.scenario.selection import Selection
+    from slicewright.infra import stack_file as spec
+    from slicewright.kubeapi import ApiError, Unreachable
+    from slicewright.rehearsal.cluster import control_plane
+    from slicewright.rehearsal.host import processes, toolchain
+    from slicewright.rehearsal.scenario.errors import RehearsalError, WrongUse
+    from slicewright.rehearsal.scenario.selection import Selection
 
     # On SIGTERM (a cancelled CI job) it cleans up as on Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -175,7 +175,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _bring_up(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
-    from rehearsal.scenario.rehearse import Rehearsal
+    from slicewright.rehearsal.scenario.rehearse import Rehearsal
 
     proven = Rehearsal(selection.directory, console).run(
         selection.named or _DEFAULT_STACKS, keep=parsed.keep
@@ -191,8 +191,8 @@ def _env(parsed: argparse.Namespace, selection: Selection, console: Console) -> 
 
 
 def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
-    from rehearsal.scenario import broken_nodes, faults
-    from rehearsal.scenario.errors import NoSuchFault
+    from slicewright.rehearsal.scenario import broken_nodes, faults
+    from slicewright.rehearsal.scenario.errors import NoSuchFault
 
     if parsed.fault != _LATER:
         broken = broken_nodes.Broken(
@@ -221,7 +221,7 @@ def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -
 
 
 def _repair(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
-    from rehearsal.scenario import broken_nodes, faults
+    from slicewright.rehearsal.scenario import broken_nodes, faults
 
     environment = selection.one()
     environment.require_running()
@@ -237,7 +237,7 @@ def _repair(parsed: argparse.Namespace, selection: Selection, console: Console) 
 
 
 def _stop(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
-    from rehearsal.scenario.environment import stop
+    from slicewright.rehearsal.scenario.environment import stop
 
     for environment in selection.every():
         ended = stop(environment)
@@ -249,7 +249,7 @@ def _stop(parsed: argparse.Namespace, selection: Selection, console: Console) ->
 
 
 def _destroy(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
-    from rehearsal.scenario.rehearse import Rehearsal
+    from slicewright.rehearsal.scenario.rehearse import Rehearsal
 
     destroyed = Rehearsal(selection.directory, console).destroy(
         selection.every(), force=parsed.force

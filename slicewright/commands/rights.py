@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from infra import manifests, plan, stack_file
-from infra.catalog import OPERATIONS, Operation
 from slicewright.commands import stack_files
 from slicewright.doctor import own_rights, state
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.catalog import OPERATIONS, Operation
 from slicewright.teardown import own_rights as sweep_rights
 
 _MANAGED_POLICY: Final = 6144

@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
-from apis.names import API_VERSION, POOL_PLURAL, ROLLOUT_ANNOTATION
-from infra import stack_file
-from kubeapi import ApiError, Unreachable
-from kubeapi.client import path_of
+from slicewright.apis.names import API_VERSION, POOL_PLURAL, ROLLOUT_ANNOTATION
 from slicewright.commands import cluster_options
 from slicewright.commands.status import exit_code, say, where
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
+from slicewright.infra import stack_file
+from slicewright.kubeapi import ApiError, Unreachable
+from slicewright.kubeapi.client import path_of
 from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.asks import VERBS, Ask, Refused, Verb, ask
 from slicewright.live.looking import CannotLook, look, looks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from infra import stack_file
 from slicewright.commands import cluster_options
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_VERIFIED, VERIFIED
+from slicewright.infra import stack_file
 from slicewright.live.access import Access, NoCluster
 from slicewright.live.as_json import as_json
 from slicewright.live.looking import CannotLook, look, looks

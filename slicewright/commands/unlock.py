@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from infra import stack_file
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.infra import stack_file
 from slicewright.locks import asking
 from slicewright.locks.attributes import cut_off
 from slicewright.locks.backends import Backend, Directory, Unsupported, backend_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from slicewright.doctor import state
 from slicewright.doctor.ask import cluster, registry
 from slicewright.doctor.ask.aws import account as aws
@@ -26,6 +25,7 @@ from slicewright.doctor.findings import (
     name_taken,
     refused_by_the_program,
 )
+from slicewright.infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from slicewright.stack_config import setting
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
-from infra import stack_file
-from infra.plan import FleetPlan, unbuildable
+from slicewright.infra import stack_file
+from slicewright.infra.plan import FleetPlan, unbuildable
 
 Verdict = Literal["ok", "fails", "not asked", "not seen"]
 """"not asked": only the account knows the answer, and it gave none. "not seen": the question was

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.manifests import JsonObject, Need
-from infra.plan import EksFleetPlan, GkeFleetPlan
-from infra.stack_file import ExistingNetwork
 from slicewright.doctor.checks.eks.capacity import keys_needed as eks_keys_needed
 from slicewright.doctor.checks.eks.capacity import reservations_needed as eks_reservations_needed
 from slicewright.doctor.checks.eks.karpenter import queue_needed
@@ -14,6 +11,9 @@ from slicewright.doctor.checks.eks.versions import images_needed
 from slicewright.doctor.checks.gke.capacity import keys_needed as gke_keys_needed
 from slicewright.doctor.checks.gke.capacity import reservations_needed as gke_reservations_needed
 from slicewright.doctor.checks.gke.network import gpu_subnets_needed
+from slicewright.infra.manifests import JsonObject, Need
+from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.infra.stack_file import ExistingNetwork
 
 _SOURCE: Final = "docs/how-to/ask-the-account.md"
 _ROLE_TITLE_MAX: Final = 100

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra import manifests
-from infra.plan import ExistingFleetPlan, FleetPlan
-from infra.stack_file import GpuOperator
 from slicewright.drift.findings import Between, Finding
+from slicewright.infra import manifests
+from slicewright.infra.plan import ExistingFleetPlan, FleetPlan
+from slicewright.infra.stack_file import GpuOperator
 from slicewright.live.objects import UnreadObject
 
 INSTALLED_POLICY: Final = "cluster-policy"

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from infra.plan import FleetPlan
-from kubeapi import ApiError, Unreachable
 from slicewright.drift.findings import Between, Drift, Finding, Unseen
 from slicewright.drift.gpu_operator import operator_drift
 from slicewright.drift.reading import read_operator
 from slicewright.drift.resources import cloud_drift, pending_creations, program_drift
 from slicewright.drift.silicon import silicon_drift
+from slicewright.infra.plan import FleetPlan
+from slicewright.kubeapi import ApiError, Unreachable
 from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.looking import CannotLook, found_in
 from slicewright.preview.steps import NotAPreview, Preview, read_preview

@@ -10,11 +10,11 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from infra import manifests
-from infra.plan import FleetPlan
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import path_of
 from slicewright.drift.gpu_operator import Installed, is_adopted, policy_name
+from slicewright.infra import manifests
+from slicewright.infra.plan import FleetPlan
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import path_of
 from slicewright.live.objects import Kind, UnreadObject, check, readable, unread_object
 from slicewright.live.shapes import (
     Misfit,

@@ -9,20 +9,20 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fleet_controller.membership.membership import memberships
-from fleet_controller.objects.node import Node
-from infra.plan import FleetPlan, GkeFleetPlan, PoolPlan
 from slicewright.drift.findings import Between, Finding, Unseen
+from slicewright.fleet_controller.membership.membership import memberships
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.infra.plan import FleetPlan, GkeFleetPlan, PoolPlan
 from slicewright.live import next_steps
 from slicewright.live.fleet import fleet_of
 from slicewright.live.reading import ClusterObjects
 from slicewright.live.views import PoolView, State
-from telemetry.plain import shortened
+from slicewright.telemetry.plain import shortened
 
 _PARTITIONS: Final = frozenset(
     ("WrongLayout", "LayoutIncomplete", "NotPartitioned", "UnwantedMig", "ComputeInstanceMissing")
 )
-"""Reasons for partitioning the GPUs again. Source: node_agent.verdict."""
+"""Reasons for partitioning the GPUs again. Source: slicewright.node_agent.verdict."""
 
 
 _LONGEST_REASON, _LONGEST_MESSAGE = 253, 4096

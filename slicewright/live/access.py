@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import Credentials
-from kubeapi.exec_credentials import CredentialSource, NoCredentials
-from kubeapi.kubeconfig import BadKubeconfig, Context, context_of
-from telemetry.plain import shortened
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import Credentials
+from slicewright.kubeapi.exec_credentials import CredentialSource, NoCredentials
+from slicewright.kubeapi.kubeconfig import BadKubeconfig, Context, context_of
+from slicewright.telemetry.plain import shortened
 
 _SECTIONS = ("contexts", "clusters", "users")
 _FILES_OF: Mapping[str, tuple[str, ...]] = {

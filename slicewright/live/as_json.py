@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.bounds import stamp
 from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView
 
 VERSION = 1

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, assert_never
 
-from apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
-from apis.names import ROLLOUT_ANNOTATION
+from slicewright.apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
+from slicewright.apis.names import ROLLOUT_ANNOTATION
 from slicewright.live.views import PoolView, RolloutView
-from telemetry.plain import shortened
+from slicewright.telemetry.plain import shortened
 
 Verb = Literal["pause", "resume", "abort", "undo"]
 VERBS: Final[tuple[Verb, ...]] = ("pause", "resume", "abort", "undo")

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apis.gpu_pool.rollout_policy import DrainPolicy
-from fleet_controller.objects.node_pods import NodePod, read_pod
-from fleet_controller.rollout.drain import drain
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy
+from slicewright.fleet_controller.objects.node_pods import NodePod, read_pod
+from slicewright.fleet_controller.rollout.drain import drain
 from slicewright.live.budgets import refusals, selects
-from telemetry.plain import plain
+from slicewright.telemetry.plain import plain
 
 __all__ = ["Blocker", "blockers", "selects"]
 

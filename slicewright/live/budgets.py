@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from apis.gpu_pool.rollout_policy import DrainPolicy
-from fleet_controller.objects.node_pods import read_pod
-from fleet_controller.rollout.drain import drain
-from telemetry.plain import plain
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy
+from slicewright.fleet_controller.objects.node_pods import read_pod
+from slicewright.fleet_controller.rollout.drain import drain
+from slicewright.telemetry.plain import plain
 
 Raw = Mapping[str, Any]
 

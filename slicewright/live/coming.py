@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
-from fleet_controller.membership.membership import memberships
-from fleet_controller.nodes.assess import assess
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import read_pod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.applying import APPLY_LIMIT_S
-from fleet_controller.rollout.forecast import Forecast, forecast
-from fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
-from infra import plan
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from slicewright.fleet_controller.membership.membership import memberships
+from slicewright.fleet_controller.nodes.assess import assess
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import read_pod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.applying import APPLY_LIMIT_S
+from slicewright.fleet_controller.rollout.forecast import Forecast, forecast
+from slicewright.fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
+from slicewright.infra import plan
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals
 from slicewright.live.reading import ClusterObjects

@@ -1,36 +1,37 @@
 """The state of a fleet, from the objects of its cluster. Pure.
 
 The messages of a pool are those of the fleet controller, and predictions use the controller's
-decisions (`fleet_controller.rollout.forecast`). So status and controller cannot disagree.
+decisions (`slicewright.fleet_controller.rollout.forecast`). So status and controller cannot
+disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from apis.names import DEGRADED, PROGRESSING, VERIFIED
-from fleet_controller.membership.membership import Present, memberships
-from fleet_controller.nodes.assess import assess
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.known_layouts import target_of_undo
-from fleet_controller.objects.layout_change import Change, change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod, read_pod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.pools.status import UNDONE
-from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.draining import STILL_RUNNING
-from fleet_controller.rollout.forecast import forecast
-from fleet_controller.rollout.rollout import Rollout, decide_rollout
-from fleet_controller.rollout.rollout_queue import Assessed
-from fleet_controller.rollout.wanted import has_layout
+from slicewright.apis.names import DEGRADED, PROGRESSING, VERIFIED
+from slicewright.fleet_controller.membership.membership import Present, memberships
+from slicewright.fleet_controller.nodes.assess import assess
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.known_layouts import target_of_undo
+from slicewright.fleet_controller.objects.layout_change import Change, change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod, read_pod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.pools.status import UNDONE
+from slicewright.fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.draining import STILL_RUNNING
+from slicewright.fleet_controller.rollout.forecast import forecast
+from slicewright.fleet_controller.rollout.rollout import Rollout, decide_rollout
+from slicewright.fleet_controller.rollout.rollout_queue import Assessed
+from slicewright.fleet_controller.rollout.wanted import has_layout
 from slicewright.live import next_steps
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals
 from slicewright.live.gpu_groups import gpu_groups
 from slicewright.live.reading import ClusterObjects
 from slicewright.live.views import Fleet, NodeView, PoolView, RolloutView, State
-from telemetry.plain import shortened
+from slicewright.telemetry.plain import shortened
 
 _WAVES = 6
 """Number of waves to predict; each costs a decision of the controller over all nodes."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node import Node
 from slicewright.live.views import GpuGroup
-from telemetry.plain import shortened
+from slicewright.telemetry.plain import shortened
 
 _Look = tuple[str, bool | None, tuple[tuple[str, int], ...]]
 """A GPU's model, MIG mode, and number of instances by profile."""

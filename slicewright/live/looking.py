@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from kubeapi import ApiError, Unreachable
+from slicewright.kubeapi import ApiError, Unreachable
 from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.fleet import fleet_of
 from slicewright.live.reading import ClusterObjects, NotInstalled, PodsOf, drained, read

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from apis.gpu_pool.rollout_policy import LIMIT_FIELD
+from slicewright.apis.gpu_pool.rollout_policy import LIMIT_FIELD
 
 NODE: Final[Mapping[str, str]] = {
     "ChangeHeldByPods": "end or move the pods that block the node, or raise their disruption "

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
-from apis.gpu_pool.settings import (
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from slicewright.apis.gpu_pool.settings import (
     Choice,
     Duration,
     Flag,
@@ -23,18 +23,18 @@ from apis.gpu_pool.settings import (
     key_of,
     settings_of,
 )
-from apis.names import (
+from slicewright.apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     NODE_CONDITION,
     REPORTS_AFTER_ANNOTATION,
 )
-from fleet_controller.objects.bounds import UNREADABLE
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import Node, read_node
-from fleet_controller.objects.node_pods import read_pod
-from fleet_controller.objects.pool import Pool, read_pool
-from fleet_controller.objects.report import Report, read_report
+from slicewright.fleet_controller.objects.bounds import UNREADABLE
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import Node, read_node
+from slicewright.fleet_controller.objects.node_pods import read_pod
+from slicewright.fleet_controller.objects.pool import Pool, read_pool
+from slicewright.fleet_controller.objects.report import Report, read_report
 from slicewright.live.shapes import (
     Misfit,
     Shape,
@@ -56,7 +56,7 @@ from slicewright.live.shapes import (
     truth,
     word,
 )
-from telemetry.plain import shortened
+from slicewright.telemetry.plain import shortened
 
 Raw = Mapping[str, Any]
 T = TypeVar("T")

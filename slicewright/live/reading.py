@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apis.names import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLURAL
-from fleet_controller.membership.membership import memberships
-from fleet_controller.nodes.waiting_pods import waits_for
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.rollout.rollout import needs_pods
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import path_of
+from slicewright.apis.names import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLURAL
+from slicewright.fleet_controller.membership.membership import memberships
+from slicewright.fleet_controller.nodes.waiting_pods import waits_for
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.rollout.rollout import needs_pods
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import path_of
 from slicewright.live import objects
 from slicewright.live.objects import UnreadObject
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fleet_controller.objects.bounds import seconds
-from telemetry.plain import shortened
+from slicewright.fleet_controller.objects.bounds import seconds
+from slicewright.telemetry.plain import shortened
 
 Shape = Callable[[Any, str], None]
 """Checks a value at a place such as `spec.taints[0]`. Raises Misfit."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.text import Text
 
-from infra.catalog import Gpu, load
+from slicewright.infra.catalog import Gpu, load
 from slicewright.live.objects import lines_of
 from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
 from slicewright.show.picture import draw, placements_of
-from telemetry.plain import plain
+from slicewright.telemetry.plain import plain
 
 _STYLES: Mapping[State, str] = {
     State.VERIFIED: "green",

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from infra.manifests import WORKLOAD_LABEL
-from infra.plan import DeploymentPlan
-from kubeapi import ApiError, Client
+from slicewright.infra.manifests import WORKLOAD_LABEL
+from slicewright.infra.plan import DeploymentPlan
+from slicewright.kubeapi import ApiError, Client
 from slicewright.load.asked import Target
 
 _PORT: Final = 8000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.plain import plain
+from slicewright.telemetry.plain import plain
 
 
 def code(text: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra import plan
-from infra.plan import ChangeEffect
-from infra.plan.machines import prices
+from slicewright.infra import plan
+from slicewright.infra.plan import ChangeEffect
+from slicewright.infra.plan.machines import prices
 from slicewright.preview.elements import ROWS, table
 from slicewright.preview.escaping import code, text
 from slicewright.show.change_text import nodes_text, step_text

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from apis.names import POOL_LABEL
+from slicewright.apis.names import POOL_LABEL
 from slicewright.preview.steps import Outcome, Preview, Step
 
 _POOL: Final = "its nodes and the pods on them"

@@ -12,7 +12,7 @@ from slicewright.preview.escaping import text as _text
 from slicewright.preview.fleets import Fleets, cost, pools
 from slicewright.preview.losses import Guard, Loss
 from slicewright.preview.steps import Outcome, Preview, Step
-from telemetry.plain import plain_lines
+from slicewright.telemetry.plain import plain_lines
 
 LONGEST: Final = 60_000
 """The limit in characters. GitHub takes comments of 65,536, GitLab of 1,000,000."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.recovery import Recovered, provider_settings
 from slicewright.doctor.ask.aws.session import AwsSession
 from slicewright.doctor.findings import NotAnswered
+from slicewright.infra.recovery import Recovered, provider_settings
 from slicewright.recovery.sought import Sought, sought
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from infra import plan
+from slicewright.infra import plan
 from slicewright.show.monitoring_text import whose
 
 _WHOLE: Final = (

@@ -6,7 +6,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra import plan
+from slicewright.infra import plan
 
 
 @dataclass(frozen=True)

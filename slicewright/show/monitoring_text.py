@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from infra import manifests, plan
-from infra.stack_file import ExistingPrometheus, ManagedPrometheus, PrometheusStack
+from slicewright.infra import manifests, plan
+from slicewright.infra.stack_file import ExistingPrometheus, ManagedPrometheus, PrometheusStack
 
 
 def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from infra import geometry
-from infra.catalog import Gpu
-from infra.geometry import Fit, Placement
+from slicewright.infra import geometry
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry import Fit, Placement
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green")
 _NARROWEST = 4

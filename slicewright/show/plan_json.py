@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from infra import manifests, plan
-from infra.manifests import JsonObject
-from infra.plan.gpu_operator import drivers
-from infra.plan.machines import prices
-from infra.plan.partition.partitions import minimum_driver
-from infra.stack_file import Path
+from slicewright.infra import manifests, plan
+from slicewright.infra.manifests import JsonObject
+from slicewright.infra.plan.gpu_operator import drivers
+from slicewright.infra.plan.machines import prices
+from slicewright.infra.plan.partition.partitions import minimum_driver
+from slicewright.infra.stack_file import Path
 from slicewright.show.picture import placements_of
 
 VERSION = 1
@@ -272,7 +272,7 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         name = getattr(value, "name", None)
         # The catalog's rows are given by name: the facts about a GPU are not part of a plan.
-        if type(value).__module__.startswith("infra.catalog"):
+        if type(value).__module__.startswith("slicewright.infra.catalog"):
             return name
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -8,15 +8,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from infra import manifests, plan, stack_file
-from infra.catalog import Gpu, Price
-from infra.geometry import Placement
-from infra.plan import ChangeEffect
-from infra.plan.gpu_operator import drivers
-from infra.plan.machines import prices
-from infra.plan.model.offers import by_index
-from infra.plan.partition.partitions import minimum_driver
-from infra.plan.pools.clusters import SYSTEM_POOL
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.catalog import Gpu, Price
+from slicewright.infra.geometry import Placement
+from slicewright.infra.plan import ChangeEffect
+from slicewright.infra.plan.gpu_operator import drivers
+from slicewright.infra.plan.machines import prices
+from slicewright.infra.plan.model.offers import by_index
+from slicewright.infra.plan.partition.partitions import minimum_driver
+from slicewright.infra.plan.pools.clusters import SYSTEM_POOL
 from slicewright.show.change_text import nodes_text, step_text
 from slicewright.show.landing import Landing, landings
 from slicewright.show.monitoring_text import monitoring_lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra import manifests, plan
+from slicewright.infra import manifests, plan
 
 
 def scaling_lines(

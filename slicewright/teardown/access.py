@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kubeapi import Client
-from kubeapi.exec_credentials import CredentialSource, NoCredentials
-from kubeapi.kubeconfig import BadKubeconfig, context_of
+from slicewright.kubeapi import Client
+from slicewright.kubeapi.exec_credentials import CredentialSource, NoCredentials
+from slicewright.kubeapi.kubeconfig import BadKubeconfig, context_of
 
 
 class NoAccess(Exception):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra import manifests
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import path_of
+from slicewright.infra import manifests
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import path_of
 from slicewright.live.access import NoCluster
 
 _POLICIES: Final = ("nvidia.com/v1", "clusterpolicies")

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from apis.names import API_VERSION, POOL_LABEL, POOL_PLURAL
-from kubeapi import ApiError, Client, JsonObject
-from kubeapi.client import path_of
+from slicewright.apis.names import API_VERSION, POOL_LABEL, POOL_PLURAL
+from slicewright.kubeapi import ApiError, Client, JsonObject
+from slicewright.kubeapi.client import path_of
 from slicewright.teardown.inventory import (
     Object,
     Objects,

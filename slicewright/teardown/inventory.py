@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from apis.names import (
+from slicewright.apis.names import (
     CONTROLLER_SERVICE_ACCOUNT,
     GROUP,
     NAMESPACE,

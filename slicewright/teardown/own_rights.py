@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from infra.manifests import JsonObject, Need
-from infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.infra.manifests import JsonObject, Need
+from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
 from slicewright.teardown.sweep.leftovers import karpenter_profiles, marks
 
 _TYPE: Final = "slicewright destroy"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from infra.plan import EksFleetPlan, FleetPlan, GkeFleetPlan
+from slicewright.infra.plan import EksFleetPlan, FleetPlan, GkeFleetPlan
 from slicewright.teardown.record import STACK, record_of
 
 Cloud = Literal["eks", "gke", "byo"]

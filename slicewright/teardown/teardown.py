@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from apis.names import NAMESPACE
-from kubeapi import ApiError, Client, Unreachable
+from slicewright.apis.names import NAMESPACE
 from slicewright.doctor.findings import NotAnswered
+from slicewright.kubeapi import ApiError, Client, Unreachable
 from slicewright.teardown.access import NoAccess, client_of
 from slicewright.teardown.engine import Destroyed, NoStack
 from slicewright.teardown.evidence import life_of

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 CONTROLLER = "benchmarks/controller.py"
-SCENARIO = "-m rehearsal.scenario.bench --nodes"
+SCENARIO = "-m slicewright.rehearsal.scenario.bench --nodes"
 
 
 @pytest.mark.parametrize(

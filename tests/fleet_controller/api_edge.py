@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from apis import names
-from fleet_controller.cluster.collection import key_of
-from fleet_controller.cluster.observe import Cluster
-from kubeapi import ApiError, Client
-from kubeapi.client import path_of
+from slicewright.apis import names
+from slicewright.fleet_controller.cluster.collection import key_of
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.kubeapi import ApiError, Client
+from slicewright.kubeapi.client import path_of
 
 Object = dict[str, Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
 
 NOW = 1_800_000_000.0
 

@@ -22,14 +22,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from apis import names
-from fleet_controller.objects.node import Node, read_node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import Credentials, path_of
-from rehearsal.cluster import control_plane
-from rehearsal.host.toolchain import Toolchain
+from slicewright.apis import names
+from slicewright.fleet_controller.objects.node import Node, read_node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import Credentials, path_of
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.fleet_controller.builders import build_node, build_pool
 from tests.fleet_controller.node_writers import KUBELETS_NODE, node_writers
 
@@ -323,7 +323,7 @@ in the order of need.
 def _furnish(server: ApiServer) -> None:
     """The very objects that the program asks the engine for, taken from a recording of it."""
     # Not above: the tests without a cluster need neither the program nor its SDKs.
-    from infra import plan
+    from slicewright.infra import plan
     from tests.recorder import recorded
 
     made = [

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from apis import names
-from fleet_controller.cluster.collection import key_of
-from kubeapi import ApiError, Client, Unreachable
+from slicewright.apis import names
+from slicewright.fleet_controller.cluster.collection import key_of
+from slicewright.kubeapi import ApiError, Client, Unreachable
 from tests.fleet_controller.api_edge import EVENTS, PODS, ApiEdge, Object
 
 ONE_IN = 4

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from kubeapi import ApiError, Client
+from slicewright.apis import names
+from slicewright.kubeapi import ApiError, Client
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _ROLE = "writes-nodes"

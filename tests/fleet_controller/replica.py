@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from fleet_controller import cli
-from kubeapi import client
+from slicewright.fleet_controller import cli
+from slicewright.kubeapi import client
 
 if __name__ == "__main__":
     host, port, account, name = sys.argv[1:]

@@ -10,14 +10,14 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.names import BUSY_STATES, DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
-from apis.names import MIG_CONFIG_LABEL as CONFIG
-from apis.names import MIG_STATE_LABEL as STATE
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S
-from fleet_controller.cluster.bound_pods import must_list, needed
-from fleet_controller.decision.actions import (
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import BUSY_STATES, DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
+from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
+from slicewright.apis.names import MIG_STATE_LABEL as STATE
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S
+from slicewright.fleet_controller.cluster.bound_pods import must_list, needed
+from slicewright.fleet_controller.decision.actions import (
     Action,
     AddStartupTaint,
     ClearReportsAfter,
@@ -31,20 +31,20 @@ from fleet_controller.decision.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.decision.decide import Decision, decide
-from fleet_controller.decision.inspection import to_inspect
-from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.known_layouts import KnownLayout
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool, obeying
-from fleet_controller.objects.report import Report
-from fleet_controller.objects.warning_event import WarningEvent
-from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
-from fleet_controller.rollout.change_actions import (
+from slicewright.fleet_controller.decision.decide import Decision, decide
+from slicewright.fleet_controller.decision.inspection import to_inspect
+from slicewright.fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.known_layouts import KnownLayout
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool, obeying
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
+from slicewright.fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     EvictPod,
@@ -52,7 +52,7 @@ from fleet_controller.rollout.change_actions import (
     NoteChange,
     UpgradeDriver,
 )
-from fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.drain import Refusal
 
 START = 1_800_000_000.0
 PAUSED = "paused-for-mig-change"

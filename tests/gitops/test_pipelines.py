@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.engine import language_host
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.engine import language_host
 from tests.gitops.pipelines import ROOT, Job, github, gitlab, known
 from tests.infra.cloud_engine import PROJECT, CloudEngine, Ran, cloud_engine
 
@@ -39,7 +39,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra import plan, spec
-from infra.components.gke.cluster import GkeCluster
+from slicewright.infra.components.gke.cluster import GkeCluster
 
 text = pulumi.Config("slicewright").require("fleet")
 fleet = plan.read(text, spec.Source("the stack file", json.loads(text)))

@@ -24,16 +24,16 @@ import pulumi_aws
 import pulumi_gcp
 from pulumi.runtime.mocks import MockMonitor
 
-from infra import plan
-from infra.components.eks.cluster import EksCluster
-from infra.components.gke.cluster import GkeCluster
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
-from rehearsal.clouds.service import Cloud
-from rehearsal.plugins.bridge.provider import BridgedProvider
-from rehearsal.plugins.engine.properties import Properties, decode, encode
-from rehearsal.plugins.engine.requests import (
+from slicewright.infra import plan
+from slicewright.infra.components.eks.cluster import EksCluster
+from slicewright.infra.components.gke.cluster import GkeCluster
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from slicewright.rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.plugins.bridge.provider import BridgedProvider
+from slicewright.rehearsal.plugins.engine.properties import Properties, decode, encode
+from slicewright.rehearsal.plugins.engine.requests import (
     CheckRequest,
     ConfigureRequest,
     CreateRequest,
@@ -43,10 +43,10 @@ from rehearsal.plugins.engine.requests import (
     ReadRequest,
     UpdateRequest,
 )
-from rehearsal.plugins.providers.aws import client as aws_client
-from rehearsal.plugins.providers.aws.provider import AwsProvider
-from rehearsal.plugins.providers.gcp import client as google_client
-from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from slicewright.rehearsal.plugins.providers.aws import client as aws_client
+from slicewright.rehearsal.plugins.providers.aws.provider import AwsProvider
+from slicewright.rehearsal.plugins.providers.gcp import client as google_client
+from slicewright.rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.recorder import record
 
 PROJECT = "slicewright-test"

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.account import FILE, PROMPT, write_account
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
-from rehearsal.clouds.service import Cloud
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.engine.home import make_home
-from rehearsal.plugins.engine.language_host import LanguageHost, attach
-from rehearsal.plugins.engine.provider_server import AttachedServer
-from rehearsal.plugins.providers.aws.provider import AwsProvider
-from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from slicewright.rehearsal.clouds.aws.account import FILE, PROMPT, write_account
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.engine.home import make_home
+from slicewright.rehearsal.plugins.engine.language_host import LanguageHost, attach
+from slicewright.rehearsal.plugins.engine.provider_server import AttachedServer
+from slicewright.rehearsal.plugins.providers.aws.provider import AwsProvider
+from slicewright.rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.rehearsal.plugins.bridge.engine import cloud_in
 
 REGION = "us-west-2"
@@ -42,8 +42,8 @@ import pulumi_aws as aws
 import pulumi_gcp as gcp
 
 from infra import plan, spec
-from infra.components.eks.cluster import EksCluster
-from infra.components.gke.cluster import GkeCluster
+from slicewright.infra.components.eks.cluster import EksCluster
+from slicewright.infra.components.gke.cluster import GkeCluster
 
 raw = json.loads(Path("fleet.json").read_text())
 fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))

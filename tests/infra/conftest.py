@@ -17,8 +17,8 @@ import pulumi
 import pytest
 import yaml
 
-from infra import delivery, manifests, plan, program, stack_file
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import delivery, manifests, plan, program, stack_file
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.recorder import VERIFIED, Made, Recorder, deploy_cloud, recorded
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rehearsal.clouds.gcp.projects import project_number
-from rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.gcp.projects import project_number
+from slicewright.rehearsal.clouds.service import Cloud
 
 
 def let_gke_make_networks(cloud: Cloud, project: str) -> None:

@@ -18,14 +18,20 @@ from hypothesis import strategies as st
 from hypothesis.control import assume, reject
 from pydantic import BaseModel
 
-from infra import catalog, plan, stack_file
-from infra.catalog import Cloud, Machine
-from infra.plan import ChangeEffect, buildable
-from infra.stack_file.schema.constraints import Cidr, DnsLabel, IntRange, Pattern, QualifiedName
-from infra.stack_file.schema.gke.capacity import GkeOnDemand, GkeReservation, GkeSpot
-from infra.stack_file.schema.pools import Autoscaled, Fixed
-from rehearsal.clouds.aws.eks.addons import ADDON_VERSIONS
-from rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.infra import catalog, plan, stack_file
+from slicewright.infra.catalog import Cloud, Machine
+from slicewright.infra.plan import ChangeEffect, buildable
+from slicewright.infra.stack_file.schema.constraints import (
+    Cidr,
+    DnsLabel,
+    IntRange,
+    Pattern,
+    QualifiedName,
+)
+from slicewright.infra.stack_file.schema.gke.capacity import GkeOnDemand, GkeReservation, GkeSpot
+from slicewright.infra.stack_file.schema.pools import Autoscaled, Fixed
+from slicewright.rehearsal.clouds.aws.eks.addons import ADDON_VERSIONS
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
 
 _LEFT_OUT = frozenset(
     {

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, geometry
-from infra.catalog import (
+from slicewright.infra import catalog, geometry
+from slicewright.infra.catalog import (
     Accelerator,
     Catalog,
     CatalogError,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from infra.stack_file.json_schema import schema
+from slicewright.infra.stack_file.json_schema import schema
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parent / "docs/reference"

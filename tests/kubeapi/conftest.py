@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kubeapi import Client
-from kubeapi.client import Credentials
+from slicewright.kubeapi import Client
+from slicewright.kubeapi.client import Credentials
 
 
 @dataclass

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from urllib3.connection import HTTPConnection
 
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import Credentials, credentials_of, path_of
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import Credentials, credentials_of, path_of
 
 
 def test_an_answer_is_parsed(server: Any, answer: Any) -> None:

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kubeapi import Client, Unreachable, client, list_and_watch
+from slicewright.kubeapi import Client, Unreachable, client, list_and_watch
 
 NOW = datetime.datetime.now(datetime.UTC)
 

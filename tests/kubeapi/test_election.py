@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kubeapi import ApiError, Unreachable
-from kubeapi.election import Election, Record, Times
+from slicewright.kubeapi import ApiError, Unreachable
+from slicewright.kubeapi.election import Election, Record, Times
 from tests.properties import examples
 
 TIMES = Times()

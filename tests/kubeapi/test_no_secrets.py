@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import Credentials
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import Credentials
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzZWNyZXQifQ.c2lnbmF0dXJl"
 

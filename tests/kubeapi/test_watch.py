@@ -5,7 +5,7 @@ import threading
 from itertools import islice
 from typing import Any
 
-from kubeapi import list_and_watch
+from slicewright.kubeapi import list_and_watch
 
 
 def _listed(version: str, *names: str) -> dict[str, Any]:

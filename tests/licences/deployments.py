@@ -18,9 +18,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel
 
-from infra import plan, stack_file
-from infra.stack_file.schema.fleet import Fleet
-from rehearsal.plugins import charts
+from slicewright.infra import plan, stack_file
+from slicewright.infra.stack_file.schema.fleet import Fleet
+from slicewright.rehearsal.plugins import charts
 from tests.recorder import recorded
 from tests.repository_stacks import STACKS
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.host.toolchain import workload_tools
-from rehearsal.host.toolchain.tools import TOOLS
+from slicewright.rehearsal.host.toolchain import workload_tools
+from slicewright.rehearsal.host.toolchain.tools import TOOLS
 from tests.licences.table import TABLE, allowed, not_allowed
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from node_agent.watch import Clock
+from slicewright.node_agent.watch import Clock
 
 
 @dataclass

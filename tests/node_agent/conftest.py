@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-import node_agent
-from apis.desired_state import Desired, DesiredGpu
-from node_agent import cli
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
-from node_agent.nvml.prober import Prober
-from rehearsal.cluster.silicon import models, state
+from slicewright import node_agent
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.node_agent import cli
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
+from slicewright.node_agent.nvml.prober import Prober
+from slicewright.rehearsal.cluster.silicon import models, state
 from tests.node_agent.clocks import Clocks
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -111,8 +111,8 @@ def fake_library() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Silicon:
-    """A node's fake GPUs: `path` for `rehearsal.cluster.silicon.state`, and probes of them through
-    the real NVML binding.
+    """A node's fake GPUs: `path` for `slicewright.rehearsal.cluster.silicon.state`, and probes of
+    them through the real NVML binding.
     """
 
     path: Path
@@ -143,7 +143,7 @@ class Silicon:
         """In the worker's process, which ends afterwards."""
         os.environ["LD_LIBRARY_PATH"] = str(self.library.parent)
         os.environ[state.VARIABLE] = str(self.path)
-        from node_agent.nvml import probe as nvml
+        from slicewright.node_agent.nvml import probe as nvml
 
         if user is not None:
             os.setgroups([])
@@ -209,9 +209,9 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
             state.VARIABLE: str(node.path),
         }
         return subprocess.run(
-            [sys.executable, "-m", "node_agent", *arguments],
+            [sys.executable, "-m", "slicewright.node_agent", *arguments],
             env=variables,
-            cwd=Path(node_agent.__file__).parents[1],
+            cwd=Path(node_agent.__file__).resolve().parents[1],
             capture_output=True,
             text=True,
             timeout=180,
@@ -228,7 +228,7 @@ def _as_user(
     loaded before.
     """
     for module in pkgutil.walk_packages(node_agent.__path__, "node_agent."):
-        if module.name != "node_agent.__main__":
+        if module.name != "slicewright.node_agent.__main__":
             importlib.import_module(module.name)
     streams = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 - closed below
     pid = os.fork()

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from apis.desired_state import Desired
-from kubeapi import ApiError, Client
-from node_agent.cluster.restart_memory import RestartMemory
-from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Metrics
-from node_agent.verdict.renewal import Renewal
-from node_agent.watch import NodeWatch, Pace
-from rehearsal.cluster.node import container_runtime
-from rehearsal.cluster.node.container_runtime import Container, Mode
-from rehearsal.cluster.silicon import device_nodes, state
+from slicewright.apis.desired_state import Desired
+from slicewright.kubeapi import ApiError, Client
+from slicewright.node_agent.cluster.restart_memory import RestartMemory
+from slicewright.node_agent.reporting.health import Health
+from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict.renewal import Renewal
+from slicewright.node_agent.watch import NodeWatch, Pace
+from slicewright.rehearsal.cluster.node import container_runtime
+from slicewright.rehearsal.cluster.node.container_runtime import Container, Mode
+from slicewright.rehearsal.cluster.silicon import device_nodes, state
 from tests.node_agent.clocks import Clocks
 
 EKS = Container(privileged=False, nvidia_runtime=True, env={"NVIDIA_VISIBLE_DEVICES": "all"})

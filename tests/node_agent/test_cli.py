@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 import urllib3
 
-import kubeapi
-import node_agent
-import telemetry
-from apis.desired_state import Desired, dump
-from rehearsal.cluster.silicon import state
+from slicewright import kubeapi, node_agent, telemetry
+from slicewright.apis.desired_state import Desired, dump
+from slicewright.rehearsal.cluster.silicon import state
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -33,7 +31,7 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(where, source / where.name, ignore=shutil.ignore_patterns("__pycache__"))
     target = tmp_path_factory.mktemp("opt") / "node_agent.pyz"
     (source / "__main__.py").write_text(
-        "import sys\n\nfrom node_agent.cli import main\n\nsys.exit(main())\n"
+        "import sys\n\nfrom slicewright.node_agent.cli import main\n\nsys.exit(main())\n"
     )
     zipapp.create_archive(source, target, compressed=True)
     return target
@@ -46,7 +44,7 @@ def agent(request: pytest.FixtureRequest, zipped: Path, fake_library: Path, tmp_
     ) -> subprocess.CompletedProcess[str]:
         # -I: nothing of the environment or the working directory helps the zip file.
         start = (
-            [sys.executable, "-m", "node_agent"]
+            [sys.executable, "-m", "slicewright.node_agent"]
             if request.param == "module"
             else [sys.executable, "-I", str(zipped)]
         )
@@ -57,7 +55,11 @@ def agent(request: pytest.FixtureRequest, zipped: Path, fake_library: Path, tmp_
         }
         if silicon is not None:
             variables[state.VARIABLE] = str(silicon.path)
-        directory = Path(node_agent.__file__).parents[1] if request.param == "module" else tmp_path
+        directory = (
+            Path(node_agent.__file__).resolve().parents[1]
+            if request.param == "module"
+            else tmp_path
+        )
         return subprocess.run(
             [*start, *arguments],
             env=variables,
@@ -180,8 +182,8 @@ def test_watch_imports_neither_another_command_nor_the_api_client_before_it_fork
     imported = subprocess.run(
         [
             *(sys.executable, "-c"),
-            "import sys, node_agent.cli\n"
-            "try:\n    node_agent.cli.main(['watch', '--help'])\n"
+            "import sys, slicewright.node_agent.cli\n"
+            "try:\n    slicewright.node_agent.cli.main(['watch', '--help'])\n"
             "finally:\n    print(*sys.modules, file=sys.stderr)",
         ],
         capture_output=True,
@@ -189,7 +191,7 @@ def test_watch_imports_neither_another_command_nor_the_api_client_before_it_fork
         check=True,
         timeout=60,
     ).stderr.split()
-    assert "node_agent.commands.watch" in imported
+    assert "slicewright.node_agent.commands.watch" in imported
     others = {"apply", "attribution", "clear", "show", "verify"}
-    assert not {f"node_agent.commands.{other}" for other in others} & set(imported)
-    assert not {"kubeapi", "urllib3", "node_agent.watch"} & set(imported)
+    assert not {f"slicewright.node_agent.commands.{other}" for other in others} & set(imported)
+    assert not {"kubeapi", "urllib3", "slicewright.node_agent.watch"} & set(imported)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-import node_agent
+from slicewright import node_agent
 
-PACKAGE = Path(node_agent.__file__).parent
+PACKAGE = Path(node_agent.__file__).resolve().parent
 REPOSITORY = PACKAGE.parent
 
 

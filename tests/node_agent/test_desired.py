@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from apis.desired_state import (
+from slicewright.apis.desired_state import (
     Desired,
     DesiredError,
     DesiredGpu,

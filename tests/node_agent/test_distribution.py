@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-import node_agent
-from apis.version import VERSION
-from rehearsal.cluster.silicon import state
+from slicewright import node_agent
+from slicewright.apis.version import VERSION
+from slicewright.rehearsal.cluster.silicon import state
 
-PROJECT = Path(node_agent.__file__).parents[1]
+PROJECT = Path(node_agent.__file__).resolve().parents[1]
 PACKAGES = ("node_agent", "apis", "kubeapi", "telemetry")
+"""Below `slicewright`: the folder of links to them."""
 
 # It builds a wheel: no unit test.
 pytestmark = pytest.mark.toolchain
@@ -34,6 +35,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(
             PROJECT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__")
         )
+    links = sources / "slicewright"
+    links.mkdir()
+    for package in PACKAGES:
+        (links / package).symlink_to(f"../{package}")
     _pip("wheel", "--no-build-isolation", "--wheel-dir", out, sources / "node_agent")
     (built,) = out.iterdir()
     return built
@@ -108,8 +113,8 @@ def test_the_wheel_holds_four_packages_and_brings_nothing_of_pulumi(environment:
     }  # fmt: skip
     (own,) = metadata.distributions(name="slicewright-agent", path=[str(site)])
     assert own.version == VERSION
-    tops = {file.parts[0] for file in own.files or () if file.suffix == ".py"}
-    assert tops == set(PACKAGES)
+    tops = {file.parts[:2] for file in own.files or () if file.suffix == ".py"}
+    assert tops == {("slicewright", package) for package in PACKAGES}
     size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
     assert size < 10_000_000, "all of it, with bytecode"
 
@@ -131,12 +136,15 @@ def test_the_installed_command_runs(environment: Path, halves: Any, fake_library
 def test_every_command_finds_its_modules(command: str, environment: Path) -> None:
     """Each imports what it needs only when it runs; a missing package would be a traceback."""
     modules = {
-        "verify": "node_agent.commands.verify, node_agent.cluster.node",
-        "watch": "node_agent.commands.watch, node_agent.watch, node_agent.cluster.own_node, "
-        "telemetry.endpoints",
-        "apply": "node_agent.commands.apply, node_agent.host.reader, node_agent.host.partition",
-        "clear": "node_agent.commands.clear",
-        "attribution": "node_agent.commands.attribution, node_agent.attribution.exporter",
+        "verify": "slicewright.node_agent.commands.verify, slicewright.node_agent.cluster.node",
+        "watch": "slicewright.node_agent.commands.watch, slicewright.node_agent.watch, "
+        "slicewright.node_agent.cluster.own_node, "
+        "slicewright.telemetry.endpoints",
+        "apply": "slicewright.node_agent.commands.apply, "
+        "slicewright.node_agent.host.reader, slicewright.node_agent.host.partition",
+        "clear": "slicewright.node_agent.commands.clear",
+        "attribution": "slicewright.node_agent.commands.attribution, "
+        "slicewright.node_agent.attribution.exporter",
     }
     imported = subprocess.run(
         [environment / "bin/python", "-I", "-c", f"import {modules[command]}"],

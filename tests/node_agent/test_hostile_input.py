@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.desired_state import (
+from slicewright.apis.desired_state import (
     LARGEST,
     Desired,
     DesiredError,
@@ -20,16 +20,16 @@ from apis.desired_state import (
     dump,
     parse,
 )
-from kubeapi import ApiError
-from node_agent.attribution.pod_resources import parse as parse_pod_resources
-from node_agent.attribution.wire import NotProtobuf
-from node_agent.cluster.backoff import Backoff
-from node_agent.cluster.node import read
-from node_agent.cluster.own_node import OwnNode
-from node_agent.cluster.restart_memory import Past, RestartMemory
-from node_agent.reporting.report import Reporter
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.layout_change import or_pending
+from slicewright.kubeapi import ApiError
+from slicewright.node_agent.attribution.pod_resources import parse as parse_pod_resources
+from slicewright.node_agent.attribution.wire import NotProtobuf
+from slicewright.node_agent.cluster.backoff import Backoff
+from slicewright.node_agent.cluster.node import read
+from slicewright.node_agent.cluster.own_node import OwnNode
+from slicewright.node_agent.cluster.restart_memory import Past, RestartMemory
+from slicewright.node_agent.reporting.report import Reporter
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.layout_change import or_pending
 from tests.nasty import obeyed
 from tests.odd_values import ABSENT, VALUES, places, replaced
 from tests.properties import examples

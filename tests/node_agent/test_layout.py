@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.layout import GpuLayout, Layout, LayoutError, Partition, parse
+from slicewright.apis.layout import GpuLayout, Layout, LayoutError, Partition, parse
 
 UUID = "GPU-82864c44-d125-bf84-645f-e800925bf730"
 GPUS = {

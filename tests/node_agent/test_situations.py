@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import pytest
 
-import node_agent
-from apis.desired_state import Desired
-from apis.reasons.agent import REASONS
-from kubeapi import ApiError
-from node_agent.watch import Pace
-from rehearsal.cluster.node.container_runtime import Container
-from rehearsal.cluster.silicon import state
+from slicewright import node_agent
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.reasons.agent import REASONS
+from slicewright.kubeapi import ApiError
+from slicewright.node_agent.watch import Pace
+from slicewright.rehearsal.cluster.node.container_runtime import Container
+from slicewright.rehearsal.cluster.silicon import state
 from tests.node_agent.clocks import Clocks
 from tests.node_agent.one_node import EKS, GKE, STATE, Agent, Api, Node
 
@@ -418,7 +418,7 @@ def test_problem_that_a_new_container_does_not_change_keeps_its_reason(
 
 
 def test_the_page_has_every_situation_with_its_reason() -> None:
-    page = (Path(node_agent.__file__).parents[1] / "docs/reference/agent.md").read_text()
+    page = (Path(node_agent.__file__).resolve().parents[1] / "docs/reference/agent.md").read_text()
     section = page.partition("## Situations")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| `(\w+)` \| (.+?) \|", section, re.MULTILINE)
     assert {(name, reason) for name, reason, _ in rows} == {

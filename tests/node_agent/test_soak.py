@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-import node_agent
-from rehearsal.cluster.silicon import state
+from slicewright import node_agent
+from slicewright.rehearsal.cluster.silicon import state
 
 PROBES, RESTARTS = 10_000, 200
-PROJECT = Path(node_agent.__file__).parents[1]
+PROJECT = Path(node_agent.__file__).resolve().parents[1]
 
 
 @pytest.mark.soak
@@ -73,7 +73,7 @@ def _watching(node: Any, log: Path, *more: str) -> Iterator[tuple[subprocess.Pop
             [
                 sys.executable,
                 "-m",
-                "node_agent",
+                "slicewright.node_agent",
                 "watch",
                 "--port",
                 "0",

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from apis.desired_state import Desired, DesiredGpu, dump, hash_of
-from kubeapi import ApiError, Client, Unreachable
-from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Metrics
-from node_agent.reporting.report import seconds
-from node_agent.watch import NodeWatch, Pace
-from rehearsal.cluster.silicon import state
-from telemetry import log
-from telemetry.endpoints import serve
+from slicewright.apis.desired_state import Desired, DesiredGpu, dump, hash_of
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.node_agent.reporting.health import Health
+from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.reporting.report import seconds
+from slicewright.node_agent.watch import NodeWatch, Pace
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.telemetry import log
+from slicewright.telemetry.endpoints import serve
 from tests.node_agent.clocks import Clocks
 
 PACE = Pace(interval_s=10, quick_s=1, quick_for_s=600, node_every_s=20)

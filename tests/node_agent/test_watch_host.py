@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from apis.layout import parse
-from node_agent.nvml.observed import Observation
-from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Metrics
-from node_agent.verdict.verify import desired_of
-from node_agent.watch import HostWatch, Pace, run
-from rehearsal.cluster.silicon import state
-from telemetry import log
+from slicewright.apis.layout import parse
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.reporting.health import Health
+from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict.verify import desired_of
+from slicewright.node_agent.watch import HostWatch, Pace, run
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.telemetry import log
 from tests.node_agent.clocks import Clocks
 
 MATCH = 'slicewright_verdict{verdict="Match"} 1'

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from apis.desired_state import Desired
-from rehearsal.cluster.node.container_runtime import Container, Mode
-from rehearsal.cluster.silicon import state
+from slicewright.apis.desired_state import Desired
+from slicewright.rehearsal.cluster.node.container_runtime import Container, Mode
+from slicewright.rehearsal.cluster.silicon import state
 from tests.node_agent.clocks import Clocks
 from tests.node_agent.one_node import EKS, GKE, STATE, Agent, Api, Node
 

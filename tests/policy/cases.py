@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from apis.names import STARTUP_TAINT_KEY
 from policy.rules import Resource, ResourceRule, StackRule, karpenter
 from policy.rules.rule import complete_settings
+from slicewright.apis.names import STARTUP_TAINT_KEY
 
 GKE_POOL = "gcp:container/nodePool:NodePool"
 EKS_POOL = "aws:eks/nodeGroup:NodeGroup"

@@ -17,12 +17,18 @@ from typing import Any
 import pytest
 
 from policy.rules import RULES, Resource, StackRule
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.engine import language_host
-from rehearsal.plugins.engine.plugin import Checked, Created, Difference, ProviderPlugin, ReadBack
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.engine.provider_server import AttachedServer
-from rehearsal.plugins.engine.requests import (
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.engine import language_host
+from slicewright.rehearsal.plugins.engine.plugin import (
+    Checked,
+    Created,
+    Difference,
+    ProviderPlugin,
+    ReadBack,
+)
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.engine.provider_server import AttachedServer
+from slicewright.rehearsal.plugins.engine.requests import (
     CheckRequest,
     ConfigureRequest,
     CreateRequest,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from policy.rules import labels
-from rehearsal.plugins.providers.aws.provider import AwsProvider
-from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from slicewright.rehearsal.plugins.providers.aws.provider import AwsProvider
+from slicewright.rehearsal.plugins.providers.gcp.provider import GcpProvider
 
 
 def test_label_rule_covers_every_taggable_aws_resource_of_the_program() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.engine import language_host
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.engine import language_host
 from tests.infra.cloud_engine import CloudEngine, cloud_engine
 
 PACK = Path(__file__).resolve().parents[2] / "policy"

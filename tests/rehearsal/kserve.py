@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from rehearsal.cluster.model_server.triton import classifier
+from slicewright.rehearsal.cluster.model_server.triton import classifier
 
 MODEL = "densenet_onnx"
 HTTP, GRPC, METRICS = 8000, 8001, 8002

@@ -10,13 +10,13 @@ from pathlib import Path
 import botocore.session
 import pytest
 
-from rehearsal.clouds.aws.models import loader
-from rehearsal.clouds.aws.protocols.service import AwsProtocols
-from rehearsal.clouds.core.control_planes import ControlPlanes
-from rehearsal.clouds.endpoint import Endpoint
-from rehearsal.clouds.gcp.rest.protocol import GoogleRest
-from rehearsal.clouds.service import Cloud
-from rehearsal.scenario import cloud_variables
+from slicewright.rehearsal.clouds.aws.models import loader
+from slicewright.rehearsal.clouds.aws.protocols.service import AwsProtocols
+from slicewright.rehearsal.clouds.core.control_planes import ControlPlanes
+from slicewright.rehearsal.clouds.endpoint import Endpoint
+from slicewright.rehearsal.clouds.gcp.rest.protocol import GoogleRest
+from slicewright.rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.scenario import cloud_variables
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from infra import plan, stack_file
-from infra.geometry import Placement
+from slicewright.infra import plan, stack_file
+from slicewright.infra.geometry import Placement
 from slicewright.show import plan_text
 from slicewright.show.change_text import step_text
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from infra.plan import ExistingFleetPlan
 from slicewright import cli
 from slicewright.commands.cluster_options import access_of, stack_of
+from slicewright.infra.plan import ExistingFleetPlan
 from slicewright.live.access import NoCluster
 
 ROOT = Path(__file__).resolve().parents[2]

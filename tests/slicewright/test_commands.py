@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import node_agent.cli
 from slicewright import cli
+from slicewright.node_agent import cli as agent_cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
-    ("command", "main"), [("slicewright", cli.main), ("slicewright-agent", node_agent.cli.main)]
+    ("command", "main"), [("slicewright", cli.main), ("slicewright-agent", agent_cli.main)]
 )
 def test_both_commands_print_the_version_of_the_project(
     command: str, main: object, capsys: pytest.CaptureFixture[str]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from infra import plan
 from slicewright import cli
+from slicewright.infra import plan
 from slicewright.preview.deployed import NotAHistory, read_page
 
 FLEET = {

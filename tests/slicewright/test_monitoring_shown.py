@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 from slicewright.show import plan_json
 from slicewright.show.change_text import step_text
 from slicewright.show.monitoring_text import monitoring_lines

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from infra import catalog, geometry
+from slicewright.infra import catalog, geometry
 from slicewright.show.picture import draw, placements_of
 
 

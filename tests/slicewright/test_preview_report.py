@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from infra import plan
-from infra import stack_file as spec
 from slicewright import cli
+from slicewright.infra import plan
+from slicewright.infra import stack_file as spec
 from slicewright.preview import fleets, losses, markdown, steps
 
 FLEET = {

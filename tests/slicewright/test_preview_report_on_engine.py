@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
 from slicewright import cli
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import CloudEngine, cloud_engine
 
 

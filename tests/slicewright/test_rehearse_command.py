@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from infra import plan
-from rehearsal.host.processes import ENVIRONMENT_VARIABLE
-from rehearsal.scenario import faults
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import NoSuchFault
 from slicewright import cli
+from slicewright.infra import plan
+from slicewright.rehearsal.host.processes import ENVIRONMENT_VARIABLE
+from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import NoSuchFault
 from tests.repository_stacks import NAMES
 
 ACTIONS = ("run", "env", "break", "repair", "stop", "destroy")
@@ -227,7 +227,9 @@ def test_stacks_named_before_and_after_the_action_are_all_meant(
 
 
 class TestFault:
-    FLEET = plan.read_file(Path(cli.__file__).parents[1] / "stacks" / "Pulumi.gke-h100.yaml")
+    FLEET = plan.read_file(
+        Path(cli.__file__).resolve().parents[1] / "stacks" / "Pulumi.gke-h100.yaml"
+    )
 
     def test_without_a_pool_it_means_the_only_one(self) -> None:
         fault = faults.WrongLayout(pool="", node=0, gpu=3, profile="1g.10gb")

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 import yaml
 
-from infra import stack_file
 from slicewright import cli
+from slicewright.infra import stack_file
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,7 @@ from functools import partialmethod
 
 import pytest
 
-from telemetry.endpoints import serve
+from slicewright.telemetry.endpoints import serve
 
 _SERVE = socketserver.BaseServer.serve_forever
 
@@ -130,7 +130,8 @@ def test_what_is_shut_down_before_it_began_frees_its_port() -> None:
 def test_to_listen_loads_no_http_server() -> None:
     """Nor what belongs to it, such as ssl and email: it would delay an agent's first verdict."""
     code = (
-        "import sys, telemetry.endpoints; print(sorted({'http', 'ssl', 'email'} & {*sys.modules}))"
+        "import sys, slicewright.telemetry.endpoints; "
+        "print(sorted({'http', 'ssl', 'email'} & {*sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry import log
-from telemetry.endpoints import serve
-from telemetry.plain import plain, plain_lines, plain_stream
-from telemetry.prometheus import Family, Sample, labels, lines
+from slicewright.telemetry import log
+from slicewright.telemetry.endpoints import serve
+from slicewright.telemetry.plain import plain, plain_lines, plain_stream
+from slicewright.telemetry.prometheus import Family, Sample, labels, lines
 from tests.nasty import NASTY, obeyed, texts
 
 

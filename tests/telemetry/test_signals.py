@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.signals import at_signal
+from slicewright.telemetry.signals import at_signal
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra.plan import AccessPolicyPlan, EksClusterPlan
+from slicewright.infra.plan import AccessPolicyPlan, EksClusterPlan
 
 
 def access_entries(

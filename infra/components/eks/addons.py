@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.eks.roles import Roles
-from infra.plan import POD_IDENTITY_AGENT, EksAddonPlan, EksClusterPlan
+from slicewright.infra.components.eks.roles import Roles
+from slicewright.infra.plan import POD_IDENTITY_AGENT, EksAddonPlan, EksClusterPlan
 
 _BEFORE_NODES = ("vpc-cni", "kube-proxy")
 """A node is not Ready without its network. As nodes depend on it, the network also outlives them at

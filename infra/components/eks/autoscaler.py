@@ -9,10 +9,10 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra import manifests
-from infra.components.eks.roles import Roles
-from infra.components.helm_release import helm_release
-from infra.plan import EksAutoscalerPlan, EksClusterPlan, EksFleetPlan, KarpenterPlan
+from slicewright.infra import manifests
+from slicewright.infra.components.eks.roles import Roles
+from slicewright.infra.components.helm_release import helm_release
+from slicewright.infra.plan import EksAutoscalerPlan, EksClusterPlan, EksFleetPlan, KarpenterPlan
 
 _RELEASE_TIMEOUT_S = 300
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra import catalog, manifests
-from infra.components.eks import existing_cluster as existing_eks_cluster
-from infra.components.eks.access import access_entries
-from infra.components.eks.addons import addons_before_nodes, other_addons
-from infra.components.eks.autoscaler import autoscaler_identity
-from infra.components.eks.identities import pod_identities
-from infra.components.eks.karpenter import NodeClassInputs
-from infra.components.eks.network import Network, network_of
-from infra.components.eks.new_cluster import new_eks_cluster
-from infra.components.eks.node_groups import NodeGroups
-from infra.components.eks.roles import Roles
-from infra.plan import EksFleetPlan
+from slicewright.infra import catalog, manifests
+from slicewright.infra.components.eks import existing_cluster as existing_eks_cluster
+from slicewright.infra.components.eks.access import access_entries
+from slicewright.infra.components.eks.addons import addons_before_nodes, other_addons
+from slicewright.infra.components.eks.autoscaler import autoscaler_identity
+from slicewright.infra.components.eks.identities import pod_identities
+from slicewright.infra.components.eks.karpenter import NodeClassInputs
+from slicewright.infra.components.eks.network import Network, network_of
+from slicewright.infra.components.eks.new_cluster import new_eks_cluster
+from slicewright.infra.components.eks.node_groups import NodeGroups
+from slicewright.infra.components.eks.roles import Roles
+from slicewright.infra.plan import EksFleetPlan
 
 _NODE_POLICIES = (
     "AmazonEKSWorkerNodePolicy",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.eks.network import Network, existing_network, look_up
-from infra.plan import EksClusterPlan
-from infra.stack_file import ExistingNetwork
+from slicewright.infra.components.eks.network import Network, existing_network, look_up
+from slicewright.infra.plan import EksClusterPlan
+from slicewright.infra.stack_file import ExistingNetwork
 
 
 @dataclass(frozen=True, kw_only=True)

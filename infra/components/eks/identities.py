@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra.plan import EksClusterPlan
+from slicewright.infra.plan import EksClusterPlan
 
 
 def pod_identities(

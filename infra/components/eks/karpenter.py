@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import manifests
-from infra.components.helm_release import helm_release
-from infra.plan import EksFleetPlan, EksPoolPlan, KarpenterPlan
+from slicewright.infra import manifests
+from slicewright.infra.components.helm_release import helm_release
+from slicewright.infra.plan import EksFleetPlan, EksPoolPlan, KarpenterPlan
 
 _RELEASE_TIMEOUT_S = 300
 _READY_MINUTES = 10

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_aws as aws
 
-from infra import manifests
-from infra.plan import EksTemplate, ReservedCapacity
+from slicewright.infra import manifests
+from slicewright.infra.plan import EksTemplate, ReservedCapacity
 
 _ROOT_DEVICE = "/dev/xvda"
 """The root device of Amazon Linux 2023. Source: EC2 user guide, device names for volumes."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra import catalog
-from infra.plan import (
+from slicewright.infra import catalog
+from slicewright.infra.plan import (
     EKS_SUBNET_PREFIX,
     EksClusterPlan,
     ExistingSubnet,
@@ -18,7 +18,7 @@ from infra.plan import (
     of_cluster,
     of_nodes,
 )
-from infra.stack_file import ExistingNetwork, PrivateNetwork, PublicNetwork
+from slicewright.infra.stack_file import ExistingNetwork, PrivateNetwork, PublicNetwork
 
 STACK_TAG = "slicewright.io/stack"
 _VPC_RANGE = "10.0.0.0/16"

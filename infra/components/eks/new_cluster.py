@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.eks.network import Network
-from infra.components.eks.roles import Roles
-from infra.plan import EVERYWHERE, EksClusterPlan
+from slicewright.infra.components.eks.network import Network
+from slicewright.infra.components.eks.roles import Roles
+from slicewright.infra.plan import EVERYWHERE, EksClusterPlan
 
 _CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra.catalog import Machine
-from infra.components import node_counts
-from infra.components.eks.launch_template import launch_template
-from infra.components.eks.network import ec2_tags
-from infra.plan import (
+from slicewright.infra.catalog import Machine
+from slicewright.infra.components import node_counts
+from slicewright.infra.components.eks.launch_template import launch_template
+from slicewright.infra.components.eks.network import ec2_tags
+from slicewright.infra.plan import (
     SYSTEM_LABELS,
     EksFleetPlan,
     EksPoolPlan,
@@ -19,7 +19,7 @@ from infra.plan import (
     NodeCount,
     Taint,
 )
-from infra.stack_file import EksRepair, EksUpdate
+from slicewright.infra.stack_file import EksRepair, EksUpdate
 
 
 class NodeGroups:

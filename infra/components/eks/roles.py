@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra.plan import EksClusterPlan, role_name
+from slicewright.infra.plan import EksClusterPlan, role_name
 
 _PODS = "pods.eks.amazonaws.com"
 """The service principal of EKS Pod Identity, the same in every partition."""

@@ -8,10 +8,10 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from apis import names
-from apis.admission import node_policy, pod_policy
-from infra import manifests
-from infra.plan import ExistingPoolPlan
+from slicewright.apis import names
+from slicewright.apis.admission import node_policy, pod_policy
+from slicewright.infra import manifests
+from slicewright.infra.plan import ExistingPoolPlan
 
 
 class NodeGuard(pulumi.ComponentResource):

@@ -10,9 +10,9 @@ from typing import Any
 
 import pulumi
 
-from infra import manifests
-from infra.components.fleet.gpu_operator import config_maps
-from infra.plan import ExistingFleetPlan
+from slicewright.infra import manifests
+from slicewright.infra.components.fleet.gpu_operator import config_maps
+from slicewright.infra.plan import ExistingFleetPlan
 
 _API_VERSION = "nvidia.com/v1"
 _KIND = "ClusterPolicy"

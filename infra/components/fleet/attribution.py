@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pulumi_kubernetes as k8s
 
-from apis import names
-from infra import delivery
-from infra.components import pods
+from slicewright.apis import names
+from slicewright.infra import delivery
+from slicewright.infra.components import pods
 
 _DIRECTORY = "/var/lib/kubelet/pod-resources"
 """Source: k8s.io/kubernetes v1.36.2, cmd/kubelet/app/options/options.go and

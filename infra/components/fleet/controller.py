@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from apis import custom_resources, names, rights
-from apis.admission import own_patches, policies
-from infra import delivery
-from infra.components import code_map, network, pods, quota
-from infra.components.fleet import admission, rbac
-from infra.components.fleet.controller_pod import LABELS, controller_pod
-from infra.stack_file import MetricsSource
+from slicewright.apis import custom_resources, names, rights
+from slicewright.apis.admission import own_patches, policies
+from slicewright.infra import delivery
+from slicewright.infra.components import code_map, network, pods, quota
+from slicewright.infra.components.fleet import admission, rbac
+from slicewright.infra.components.fleet.controller_pod import LABELS, controller_pod
+from slicewright.infra.stack_file import MetricsSource
 
 _REPLICAS = 2
 

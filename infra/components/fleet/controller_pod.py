@@ -8,9 +8,9 @@ from typing import Final
 import pulumi
 import pulumi_kubernetes as k8s
 
-from apis import names
-from infra import delivery
-from infra.components import pods
+from slicewright.apis import names
+from slicewright.infra import delivery
+from slicewright.infra.components import pods
 
 LABELS: Final = {"app.kubernetes.io/name": "fleet-controller", **pods.PART_OF}
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import manifests
-from infra.components import quota
-from infra.components.helm_release import helm_release
-from infra.plan import EksFleetPlan, FleetPlan, GkeFleetPlan
+from slicewright.infra import manifests
+from slicewright.infra.components import quota
+from slicewright.infra.components.helm_release import helm_release
+from slicewright.infra.plan import EksFleetPlan, FleetPlan, GkeFleetPlan
 
 _RELEASE_TIMEOUT_S = 600
 

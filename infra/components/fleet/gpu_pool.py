@@ -14,10 +14,10 @@ from typing import Any
 
 import pulumi
 
-from infra import manifests, stack_file
-from infra.components.fleet.gpu_pool_object import GPUPool, pool_metadata, pool_spec
-from infra.components.fleet.pool_verification import Live, check_verified
-from infra.plan import PoolPlan
+from slicewright.infra import manifests, stack_file
+from slicewright.infra.components.fleet.gpu_pool_object import GPUPool, pool_metadata, pool_spec
+from slicewright.infra.components.fleet.pool_verification import Live, check_verified
+from slicewright.infra.plan import PoolPlan
 
 
 class GpuPools(pulumi.ComponentResource):

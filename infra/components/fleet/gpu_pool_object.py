@@ -7,8 +7,8 @@ from typing import Any
 
 import pulumi
 
-from apis import names
-from infra.plan import ExistingSettings, PoolPlan
+from slicewright.apis import names
+from slicewright.infra.plan import ExistingSettings, PoolPlan
 
 _ANNOTATIONS = {
     # `up` waits until all nodes are verified, or one is wrong in a way that needs a repair.

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from apis import names, rights
-from apis.admission import policies
-from infra import delivery
-from infra.components import code_map, pods
-from infra.components.fleet import admission, rbac
-from infra.components.fleet.node_agent_pod import AgentPod
-from infra.plan import PoolPlan
-from infra.stack_file import GpuOperator, NodeAgent
+from slicewright.apis import names, rights
+from slicewright.apis.admission import policies
+from slicewright.infra import delivery
+from slicewright.infra.components import code_map, pods
+from slicewright.infra.components.fleet import admission, rbac
+from slicewright.infra.components.fleet.node_agent_pod import AgentPod
+from slicewright.infra.plan import PoolPlan
+from slicewright.infra.stack_file import GpuOperator, NodeAgent
 
 
 class NodeAgents(pulumi.ComponentResource):

@@ -12,10 +12,16 @@ from typing import Final
 
 import pulumi_kubernetes as k8s
 
-from infra import manifests
-from infra.components import pods
-from infra.plan import EksSettings, ExistingPoolPlan, GkeSettings, PoolPlan, asks_by_mount
-from infra.stack_file import GpuOperator
+from slicewright.infra import manifests
+from slicewright.infra.components import pods
+from slicewright.infra.plan import (
+    EksSettings,
+    ExistingSettings,
+    GkeSettings,
+    PoolPlan,
+    asks_by_mount,
+)
+from slicewright.infra.stack_file import GpuOperator
 
 _GKE_DRIVER: Final = "/home/kubernetes/bin/nvidia"
 """The host directory of the driver that GKE installs. Source:
@@ -110,6 +116,8 @@ def gpu_access(pool: PoolPlan, operator: GpuOperator | None) -> GpuAccess:
         },
         security_context=pods.restricted(),
         runtime_class=(
-            manifests.RUNTIME_CLASS if isinstance(pool, ExistingPoolPlan | GkeSettings) else None
+            manifests.RUNTIME_CLASS
+            if isinstance(pool.settings, ExistingSettings | GkeSettings)
+            else None
         ),
     )

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from apis import names
-from infra import delivery, manifests
-from infra.components import pods
-from infra.components.fleet import attribution
-from infra.components.fleet.node_agent_gpu_access import GpuAccess, gpu_access
-from infra.plan import PoolPlan
-from infra.stack_file import GpuOperator, NodeAgent
+from slicewright.apis import names
+from slicewright.infra import delivery, manifests
+from slicewright.infra.components import pods
+from slicewright.infra.components.fleet import attribution
+from slicewright.infra.components.fleet.node_agent_gpu_access import GpuAccess, gpu_access
+from slicewright.infra.plan import PoolPlan
+from slicewright.infra.stack_file import GpuOperator, NodeAgent
 
 
 @dataclass(frozen=True, kw_only=True)

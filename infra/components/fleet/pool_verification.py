@@ -8,10 +8,10 @@ from typing import Any
 
 import pulumi
 
-from apis import names
-from infra import manifests, stack_file
-from infra.components.fleet.gpu_pool_object import pool_metadata, pool_spec
-from infra.plan import PoolPlan
+from slicewright.apis import names
+from slicewright.infra import manifests, stack_file
+from slicewright.infra.components.fleet.gpu_pool_object import pool_metadata, pool_spec
+from slicewright.infra.plan import PoolPlan
 
 _DELETED_NODE = (
     "see why no node joins (docs/reference/controller-reasons.md). A Node that was deleted with "

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from infra import manifests
-from infra.components.gke.control_plane import GkeControlPlane
-from infra.components.gke.existing_cluster import existing_gke_cluster
-from infra.components.gke.gpu_networks import GpuVpc, gpu_vpcs
-from infra.components.gke.new_cluster import new_gke_cluster
-from infra.components.gke.node_pool_context import NodePoolContext
-from infra.components.gke.node_pools import gpu_pool, system_pool
-from infra.plan import GkeFleetPlan
+from slicewright.infra import manifests
+from slicewright.infra.components.gke.control_plane import GkeControlPlane
+from slicewright.infra.components.gke.existing_cluster import existing_gke_cluster
+from slicewright.infra.components.gke.gpu_networks import GpuVpc, gpu_vpcs
+from slicewright.infra.components.gke.new_cluster import new_gke_cluster
+from slicewright.infra.components.gke.node_pool_context import NodePoolContext
+from slicewright.infra.components.gke.node_pools import gpu_pool, system_pool
+from slicewright.infra.plan import GkeFleetPlan
 
 
 class GkeCluster(pulumi.ComponentResource):

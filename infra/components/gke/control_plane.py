@@ -9,8 +9,8 @@ from typing import TypedDict
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.plan import GkeClusterPlan
-from infra.stack_file import AuthorizedNetwork
+from slicewright.infra.plan import GkeClusterPlan
+from slicewright.infra.stack_file import AuthorizedNetwork
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pulumi_gcp as gcp
 
-from infra import manifests
-from infra.components.gke.control_plane import GkeControlPlane, endpoint_and_ca
-from infra.plan import GkeFleetPlan
+from slicewright.infra import manifests
+from slicewright.infra.components.gke.control_plane import GkeControlPlane, endpoint_and_ca
+from slicewright.infra.plan import GkeFleetPlan
 
 
 class UnfitCluster(pulumi.RunError):

@@ -13,8 +13,8 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from infra import manifests
-from infra.plan import GPU_MTU, GkeClusterPlan, GpuNetwork
+from slicewright.infra import manifests
+from slicewright.infra.plan import GPU_MTU, GkeClusterPlan, GpuNetwork
 
 
 @dataclass(frozen=True, kw_only=True)

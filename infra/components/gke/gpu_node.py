@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pulumi_gcp as gcp
 
-from infra.components.gke.node_pool_context import SCOPES, NodePoolContext
-from infra.plan import GkePoolPlan, Taint
-from infra.stack_file import Capacity, FlexStart, GkeOnDemand, GkeReservation, GkeSpot, Queued
+from slicewright.infra.components.gke.node_pool_context import SCOPES, NodePoolContext
+from slicewright.infra.plan import GkePoolPlan, Taint
+from slicewright.infra.stack_file import (
+    Capacity,
+    FlexStart,
+    GkeOnDemand,
+    GkeReservation,
+    GkeSpot,
+    Queued,
+)
 
 
 def gpu_node_config(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi_gcp as gcp
 
-from infra.stack_file import GkeLogging, GkeMonitoring
+from slicewright.infra.stack_file import GkeLogging, GkeMonitoring
 
 
 def monitoring_config(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.plan import GKE_RANGES, GkeClusterPlan, GkeNetworkPlan
+from slicewright.infra.plan import GKE_RANGES, GkeClusterPlan, GkeNetworkPlan
 
 
 @dataclass(frozen=True, kw_only=True)

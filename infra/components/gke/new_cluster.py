@@ -5,16 +5,16 @@ from __future__ import annotations
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.components.gke.control_plane import (
+from slicewright.infra.components.gke.control_plane import (
     GkeControlPlane,
     control_plane_access,
     endpoint_and_ca,
 )
-from infra.components.gke.maintenance import maintenance_policy
-from infra.components.gke.monitoring import logging_config, monitoring_config
-from infra.components.gke.network import ClusterNetwork, cluster_network
-from infra.components.gke.node_pool_context import SCOPES
-from infra.plan import GkeClusterPlan
+from slicewright.infra.components.gke.maintenance import maintenance_policy
+from slicewright.infra.components.gke.monitoring import logging_config, monitoring_config
+from slicewright.infra.components.gke.network import ClusterNetwork, cluster_network
+from slicewright.infra.components.gke.node_pool_context import SCOPES
+from slicewright.infra.plan import GkeClusterPlan
 
 _TEMPORARY_DISK_GB = 20
 """The disk of each node in the pool that is removed at once. GKE's images need 10 GB."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.components.gke.gpu_networks import GpuVpc
+from slicewright.infra.components.gke.gpu_networks import GpuVpc
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """The service account's roles limit the rights. Scopes would only narrow them further."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.components.gke.gpu_node import gpu_node_config
-from infra.components.gke.node_pool_context import SCOPES, NodePoolContext
-from infra.plan import (
+from slicewright.infra.components.gke.gpu_node import gpu_node_config
+from slicewright.infra.components.gke.node_pool_context import SCOPES, NodePoolContext
+from slicewright.infra.plan import (
     GPU_NETWORK_LABEL,
     NETWORK_PROFILE_LABEL,
     SYSTEM_LABELS,
@@ -18,7 +18,7 @@ from infra.plan import (
     SystemPoolPlan,
     first_nodes,
 )
-from infra.stack_file import BlueGreen, Queued, Surge, Upgrade
+from slicewright.infra.stack_file import BlueGreen, Queued, Surge, Upgrade
 
 REPLACE_ON_CHANGES = (
     # The provider does not update placement policies: a preview would show a change of the type

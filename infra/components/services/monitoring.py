@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import manifests
-from infra.components.helm_release import helm_release
-from infra.manifests import JsonObject
-from infra.plan import FleetPlan
-from infra.stack_file import ExistingPrometheus, ManagedPrometheus, PrometheusStack
+from slicewright.infra import manifests
+from slicewright.infra.components.helm_release import helm_release
+from slicewright.infra.manifests import JsonObject
+from slicewright.infra.plan import FleetPlan
+from slicewright.infra.stack_file import ExistingPrometheus, ManagedPrometheus, PrometheusStack
 
 _RELEASE_TIMEOUT_S = 600
 

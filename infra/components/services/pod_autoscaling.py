@@ -8,9 +8,9 @@ from typing import Final
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import manifests
-from infra.components.helm_release import helm_release
-from infra.plan import FleetPlan, KedaPlan
+from slicewright.infra import manifests
+from slicewright.infra.components.helm_release import helm_release
+from slicewright.infra.plan import FleetPlan, KedaPlan
 
 _RELEASE_TIMEOUT_S: Final = 300
 _READY_MINUTES: Final = 5

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import manifests as values
-from infra.plan import FleetPlan
+from slicewright.infra import manifests as values
+from slicewright.infra.plan import FleetPlan
 
 _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
     "APIService": k8s.apiregistration.v1.APIService,

@@ -12,9 +12,9 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import manifests
-from infra.manifests import JsonObject
-from infra.plan import FleetPlan
+from slicewright.infra import manifests
+from slicewright.infra.manifests import JsonObject
+from slicewright.infra.plan import FleetPlan
 
 _SERVICE_MINUTES = 10
 """A cloud's load balancer takes some minutes."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.plan import FleetPlan, GkeFleetPlan
-from infra.stack_file import PodGuard
+from slicewright.infra.plan import FleetPlan, GkeFleetPlan
+from slicewright.infra.stack_file import PodGuard
 
 _GKE_NAMESPACES: Final = ("gke-managed-system", "gmp-system")
 """Namespaces of GKE's DCGM exporter and of its collectors of metrics, which run on every node.

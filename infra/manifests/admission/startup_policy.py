@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from apis.names import STARTUP_TAINT, STARTUP_TAINT_KEY
-from infra.manifests.text import JsonObject
-from infra.plan import ExistingPoolPlan
+from slicewright.apis.names import STARTUP_TAINT, STARTUP_TAINT_KEY
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import ExistingPoolPlan
 
 _NAME: Final = "slicewright-startup-taint"
 _NODE_WRITES: Final[JsonObject] = {

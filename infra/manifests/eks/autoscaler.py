@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra import catalog
-from infra.manifests.helm_charts import ChartAddress, chart_address
-from infra.manifests.text import JsonObject
-from infra.plan import SYSTEM_LABELS, EksAutoscalerPlan
+from slicewright.infra import catalog
+from slicewright.infra.manifests.helm_charts import ChartAddress, chart_address
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import SYSTEM_LABELS, EksAutoscalerPlan
 
 AUTOSCALER_NAMESPACE: Final = "kube-system"
 AUTOSCALER_NAME: Final = "cluster-autoscaler"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import catalog
-from infra.manifests.eks.autoscaler import autoscaler_policy
-from infra.manifests.eks.karpenter_rights import karpenter_policy
-from infra.manifests.text import JsonObject
-from infra.plan import EksFleetPlan, KarpenterPlan
+from slicewright.infra import catalog
+from slicewright.infra.manifests.eks.autoscaler import autoscaler_policy
+from slicewright.infra.manifests.eks.karpenter_rights import karpenter_policy
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import EksFleetPlan, KarpenterPlan
 
 _AWS_POLICY_ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     # AmazonEKSClusterPolicy, v8. Its iam:CreateServiceLinkedRole is a statement of its own.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from apis.names import STARTUP_TAINT_KEY
-from infra.manifests.text import JsonObject
-from infra.plan import (
+from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import (
     SYSTEM_LABELS,
     EksFleetPlan,
     EksPoolPlan,
@@ -19,7 +19,7 @@ from infra.plan import (
     KarpenterPool,
     Taint,
 )
-from infra.stack_file import CapacityBlock, Reservation
+from slicewright.infra.stack_file import CapacityBlock, Reservation
 
 KARPENTER_NAMESPACE: Final = "kube-system"
 KARPENTER_NAME: Final = "karpenter"

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra import catalog
-from infra.manifests.eks.karpenter import karpenter_plan
-from infra.manifests.text import JsonObject
-from infra.plan import EksFleetPlan
+from slicewright.infra import catalog
+from slicewright.infra.manifests.eks.karpenter import karpenter_plan
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import EksFleetPlan
 
 _READS: Final = (
     *("ec2:DescribeCapacityReservations", "ec2:DescribeImages", "ec2:DescribeInstances"),

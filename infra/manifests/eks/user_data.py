@@ -14,7 +14,7 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from infra.plan import EksTemplate
+from slicewright.infra.plan import EksTemplate
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parents[2] / "templates"),

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from apis.layout import GpuLayout, Layout, Partition
-from infra.manifests.text import as_flow_yaml
-from infra.plan import HostGpuPlan, HostPlan
+from slicewright.apis.layout import GpuLayout, Layout, Partition
+from slicewright.infra.manifests.text import as_flow_yaml
+from slicewright.infra.plan import HostGpuPlan, HostPlan
 
 INVENTORY = "inventory.yaml"
 GROUP = "gpu_hosts"

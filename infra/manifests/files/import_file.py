@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from infra.manifests.text import JsonObject
-from infra.plan import CloudPoolPlan, EksFleetPlan, GkeFleetPlan
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import CloudPoolPlan, EksFleetPlan, GkeFleetPlan
 
 _GKE: Final = "gcp:container/nodePool:NodePool"
 _EKS: Final = "aws:eks/nodeGroup:NodeGroup"

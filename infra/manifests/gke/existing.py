@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from infra.plan import GkeClusterPlan, offers_dranet, offers_gpu_direct
+from slicewright.infra.plan import GkeClusterPlan, offers_dranet, offers_gpu_direct
 
 OLDEST_KUBERNETES: Final = (1, 30)
 """The oldest version of an existing cluster. Since then ValidatingAdmissionPolicy, which guards the

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from infra.manifests.text import JsonObject
+from slicewright.infra.manifests.text import JsonObject
 
 NETWORKING_API: Final = "networking.gke.io/v1"
 

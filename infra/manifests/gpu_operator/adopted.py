@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.manifests.gpu_operator.config_files import OperatorFiles
-from infra.manifests.gpu_operator.device_list import (
+from slicewright.infra.manifests.gpu_operator.config_files import OperatorFiles
+from slicewright.infra.manifests.gpu_operator.device_list import (
     BY_CDI,
     BY_MOUNTS,
     MOUNTS_COUNT,
     STRATEGY,
     VARIABLE_COUNTS,
 )
-from infra.manifests.gpu_operator.plugin_configs import default_config
-from infra.manifests.pods import tolerations
-from infra.manifests.text import JsonObject
-from infra.plan import ExistingFleetPlan
+from slicewright.infra.manifests.gpu_operator.plugin_configs import default_config
+from slicewright.infra.manifests.pods import tolerations
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import ExistingFleetPlan
 
 RUNTIME_CLASS: Final = "nvidia"
 """The runtime class that the operator makes for its operands, and that the agents' pods name.

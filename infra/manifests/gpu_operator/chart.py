@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.manifests.gpu_operator.config_files import OperatorFiles
-from infra.manifests.gpu_operator.device_list import (
+from slicewright.infra.manifests.gpu_operator.config_files import OperatorFiles
+from slicewright.infra.manifests.gpu_operator.device_list import (
     BY_MOUNTS,
     MOUNTS_COUNT,
     STRATEGY,
     VARIABLE_COUNTS,
 )
-from infra.manifests.gpu_operator.driver_installer import DRIVER_DIRECTORY
-from infra.manifests.gpu_operator.plugin_configs import default_config
-from infra.manifests.helm_charts import ChartAddress, chart_address
-from infra.manifests.placement import system_labels
-from infra.manifests.pods import tolerations
-from infra.manifests.text import JsonObject
-from infra.plan import FleetPlan, GkeFleetPlan
-from infra.stack_file import GpuOperator
+from slicewright.infra.manifests.gpu_operator.driver_installer import DRIVER_DIRECTORY
+from slicewright.infra.manifests.gpu_operator.plugin_configs import default_config
+from slicewright.infra.manifests.helm_charts import ChartAddress, chart_address
+from slicewright.infra.manifests.placement import system_labels
+from slicewright.infra.manifests.pods import tolerations
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import FleetPlan, GkeFleetPlan
+from slicewright.infra.stack_file import GpuOperator
 
 _CHART: Final = "gpu-operator"
 _REPOSITORIES: Final[Mapping[str, str]] = {

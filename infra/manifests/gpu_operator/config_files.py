@@ -14,11 +14,11 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from infra import catalog
-from infra.manifests.gpu_operator.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
-from infra.manifests.gpu_operator.plugin_configs import plugin_configs
-from infra.manifests.text import as_yaml, short_hash, words_as_flow_yaml
-from infra.plan import FleetPlan
+from slicewright.infra import catalog
+from slicewright.infra.manifests.gpu_operator.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
+from slicewright.infra.manifests.gpu_operator.plugin_configs import plugin_configs
+from slicewright.infra.manifests.text import as_yaml, short_hash, words_as_flow_yaml
+from slicewright.infra.plan import FleetPlan
 
 METRICS_KEY: Final = "dcgm-metrics.csv"
 """The key that the operator mounts. Source: NVIDIA/gpu-operator, controllers/object_controls.go."""

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from apis.names import AGENT_PRIORITY_CLASS, POOL_LABEL
-from infra.manifests.pods import tolerations
-from infra.manifests.text import JsonObject
-from infra.plan import GkeFleetPlan, GkePoolPlan
-from infra.stack_file import GpuOperator
+from slicewright.apis.names import AGENT_PRIORITY_CLASS, POOL_LABEL
+from slicewright.infra.manifests.pods import tolerations
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import GkeFleetPlan, GkePoolPlan
+from slicewright.infra.stack_file import GpuOperator
 
 DRIVER_DIRECTORY: Final = "/home/kubernetes/bin/nvidia"
 """Google's installer puts the driver here on the node: /home is writable and survives reboots.

@@ -1,8 +1,8 @@
 """Layouts by GPU index that nodes still have and that mig-manager's config would no longer have.
 
-The config has every layout that all GPUs of a node can share (`infra.plan.partition.layout_names`).
-With a name that it lacks, mig-manager fails a node at its next start, which is when the config
-changes.
+The config has every layout that all GPUs of a node can share
+(`slicewright.infra.plan.partition.layout_names`). With a name that it lacks, mig-manager fails a
+node at its next start, which is when the config changes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.plan import PoolPlan
-from infra.plan.partition.layout_names import ALL_DISABLED, is_by_index
+from slicewright.infra.plan import PoolPlan
+from slicewright.infra.plan.partition.layout_names import ALL_DISABLED, is_by_index
 
 
 def forgotten_layouts(

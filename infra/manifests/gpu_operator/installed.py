@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from infra.manifests.gpu_operator.adopted import Mismatch
-from infra.manifests.gpu_operator.chart import operator_values
-from infra.manifests.gpu_operator.config_files import OperatorFiles
-from infra.plan import FleetPlan
+from slicewright.infra.manifests.gpu_operator.adopted import Mismatch
+from slicewright.infra.manifests.gpu_operator.chart import operator_values
+from slicewright.infra.manifests.gpu_operator.config_files import OperatorFiles
+from slicewright.infra.plan import FleetPlan
 
 _NOT_IN_POLICY: Final = frozenset({"operator", "nfd", "node-feature-discovery"})
 """Sections of the values that configure other objects. All other sections have the same names in

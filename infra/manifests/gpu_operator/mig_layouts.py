@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from infra.catalog import Gpu
-from infra.manifests.text import JsonObject
-from infra.plan import PoolPlan
-from infra.plan.model.offers import by_index
-from infra.plan.partition.layout_names import ALL_DISABLED, layout_name, uniform_layouts
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import PoolPlan
+from slicewright.infra.plan.model.offers import by_index
+from slicewright.infra.plan.partition.layout_names import ALL_DISABLED, layout_name, uniform_layouts
 
 MIG_CONFIG_KEY = "config.yaml"
 """The key that mig-manager mounts. Source: chart values.yaml, migManager.config."""
@@ -17,9 +17,10 @@ MIG_CONFIG_KEY = "config.yaml"
 def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
     """mig-parted's config v1 with every layout that a node of `pools` may carry, by name.
 
-    These are all that fit on the pools' GPU models (`infra.plan.partition.layout_names`), and
-    those by GPU index. Each entry is filtered by the PCI ids of its GPU: without a filter,
-    mig-parted removes all instances of a GPU that lacks the profile and reports success.
+    These are all that fit on the pools' GPU models
+    (`slicewright.infra.plan.partition.layout_names`), and those by GPU index. Each entry is
+    filtered by the PCI ids of its GPU: without a filter, mig-parted removes all instances of a GPU
+    that lacks the profile and reports success.
     """
     operated = [pool for pool in pools if pool.offer.mig_config is not None]
     layouts: JsonObject = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from infra.manifests.text import JsonObject
-from infra.plan import PoolPlan, alike_by_mps
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import PoolPlan, alike_by_mps
 
 NOT_SHARED: Final = "not.shared"
 """The key of nodes without the label, unless all pools share alike by MPS. No pool can have this

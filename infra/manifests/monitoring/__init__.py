@@ -1,7 +1,7 @@
 """A fleet's monitoring as plain data: chart values, monitors, rules and dashboards."""
 
-from infra.manifests.monitoring.chart import monitoring_chart, monitoring_values
-from infra.manifests.monitoring.objects import (
+from slicewright.infra.manifests.monitoring.chart import monitoring_chart, monitoring_values
+from slicewright.infra.manifests.monitoring.objects import (
     DASHBOARD_COUNT,
     OPERATOR_GROUP,
     OPERATOR_KINDS,

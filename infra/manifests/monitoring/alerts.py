@@ -12,9 +12,9 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final
 
-from infra.manifests.monitoring.recording import GPU_RESOURCES
-from infra.manifests.monitoring.rules import Alert, Group, Source
-from infra.plan import DeploymentPlan
+from slicewright.infra.manifests.monitoring.recording import GPU_RESOURCES
+from slicewright.infra.manifests.monitoring.rules import Alert, Group, Source
+from slicewright.infra.plan import DeploymentPlan
 
 _WORKLOAD_ALERTS: Final = "slicewright-workload-alerts"
 _COMPUTED: Final = frozenset({"group", "expr", "settled", "needs"})

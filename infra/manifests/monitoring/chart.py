@@ -14,12 +14,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.names import DEPLOY_LABEL_PREFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
-from infra.manifests.helm_charts import ChartAddress, chart_address
-from infra.manifests.placement import placement
-from infra.manifests.text import JsonObject
-from infra.plan import FleetPlan, MonitoringPlan
-from infra.stack_file import PrometheusStack
+from slicewright.apis.names import (
+    DEPLOY_LABEL_PREFIX,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    POOL_LABEL,
+)
+from slicewright.infra.manifests.helm_charts import ChartAddress, chart_address
+from slicewright.infra.manifests.placement import placement
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import FleetPlan, MonitoringPlan
+from slicewright.infra.stack_file import PrometheusStack
 
 _CHART: Final = "kube-prometheus-stack"
 NODE_LABELS: Final = (

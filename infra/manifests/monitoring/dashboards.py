@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.names import STARTUP_TAINT_KEY
-from infra.manifests.monitoring.grafana import Dashboard, Panel, Query, Variable
+from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.infra.manifests.monitoring.grafana import Dashboard, Panel, Query, Variable
 
 _POOL: Final = 'pool=~"$pool"'
 _NODE: Final = 'node="$node"'

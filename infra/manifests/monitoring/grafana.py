@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from infra.manifests.text import JsonObject
+from slicewright.infra.manifests.text import JsonObject
 
 Unit = Literal["short", "percentunit", "bytes", "s", "reqps", "watt", "celsius", "none"]
 """Grafana's names of units."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.manifests.monitoring.alerts import alerts
-from infra.manifests.monitoring.dashboards import DASHBOARDS
-from infra.manifests.monitoring.grafana import config_map
-from infra.manifests.monitoring.recording import recording
-from infra.manifests.monitoring.rules import Group, Record, Source, as_groups, available
-from infra.manifests.monitoring.scrapes import DCGM, monitors, scraped_jobs, scrapes
-from infra.manifests.text import JsonObject
-from infra.plan import FleetPlan
-from infra.stack_file import TritonWorkload, VllmWorkload
+from slicewright.infra.manifests.monitoring.alerts import alerts
+from slicewright.infra.manifests.monitoring.dashboards import DASHBOARDS
+from slicewright.infra.manifests.monitoring.grafana import config_map
+from slicewright.infra.manifests.monitoring.recording import recording
+from slicewright.infra.manifests.monitoring.rules import Group, Record, Source, as_groups, available
+from slicewright.infra.manifests.monitoring.scrapes import DCGM, monitors, scraped_jobs, scrapes
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import FleetPlan
+from slicewright.infra.stack_file import TritonWorkload, VllmWorkload
 
 OPERATOR_GROUP: Final = "monitoring.coreos.com"
 OPERATOR_KINDS: Final = ("podmonitors", "prometheusrules")

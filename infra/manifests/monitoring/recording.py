@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from infra.manifests.monitoring.rules import Group, Record, Source
-from infra.plan import PoolPlan
+from slicewright.infra.manifests.monitoring.rules import Group, Record, Source
+from slicewright.infra.plan import PoolPlan
 
 _SEVEN: Final = 7
 GPU_RESOURCES: Final = "nvidia_com_.+"

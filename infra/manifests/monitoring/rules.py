@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from infra.manifests.text import JsonObject
+from slicewright.infra.manifests.text import JsonObject
 
 
 class Source(Enum):

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apis import names
-from infra.manifests.text import JsonObject
-from infra.manifests.workloads.heads import WORKLOAD_LABEL
-from infra.plan import DeploymentPlan, FleetPlan, GkeFleetPlan, MonitoringPlan
-from infra.stack_file import ContainerWorkload, TritonWorkload, VllmWorkload
+from slicewright.apis import names
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.manifests.workloads.heads import WORKLOAD_LABEL
+from slicewright.infra.plan import DeploymentPlan, FleetPlan, GkeFleetPlan, MonitoringPlan
+from slicewright.infra.stack_file import ContainerWorkload, TritonWorkload, VllmWorkload
 
 _NAME: Final = "app.kubernetes.io/name"
 _TIMEOUT_S: Final = 10

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra import catalog, plan
-from infra.catalog import Operation
-from infra.manifests.text import JsonObject
-from infra.plan import AddonIdentity, EksClusterPlan, EksFleetPlan
+from slicewright.infra import catalog, plan
+from slicewright.infra.catalog import Operation
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import AddonIdentity, EksClusterPlan, EksFleetPlan
 
 _EC2: Final = ("internet-gateway", "route-table", "subnet", "vpc")
 _TEMPLATED: Final = ("instance", "launch-template", "volume")

@@ -10,16 +10,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra import catalog
-from infra.catalog import OPERATIONS, Operation
-from infra.manifests.rights.aws_limits import (
+from slicewright.infra import catalog
+from slicewright.infra.catalog import OPERATIONS, Operation
+from slicewright.infra.manifests.rights.aws_limits import (
     addon_identities,
     has_launch_templates,
     has_placement_groups,
     stack_limits,
 )
-from infra.manifests.text import JsonObject
-from infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
 
 READING: tuple[Operation, ...] = ("read",)
 """Operations of `pulumi preview` and `refresh`."""

@@ -1,14 +1,14 @@
 """The rights inside the cluster that previews need: to read the program's objects, but no Secret.
 
-`infra.manifests.rights.policies` has a preview's rights in the account.
+`slicewright.infra.manifests.rights.policies` has a preview's rights in the account.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from apis.names import CLUSTER_POLICY_PLURAL, GROUP, POOL_PLURAL, REPORT_PLURAL
-from infra.manifests.text import JsonObject
+from slicewright.apis.names import CLUSTER_POLICY_PLURAL, GROUP, POOL_PLURAL, REPORT_PLURAL
+from slicewright.infra.manifests.text import JsonObject
 
 PREVIEW_ROLE: Final = "slicewright-preview"
 """The name of the ClusterRole, its binding, and the group that has it."""

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.manifests.helm_charts import ChartAddress, chart_address
-from infra.manifests.placement import system_labels
-from infra.manifests.scaling.queries import scaling_query, waking_query
-from infra.manifests.text import JsonObject
-from infra.manifests.workloads.heads import head
-from infra.plan import (
-    KEDA_POLL_S,
-    AutoscalingPlan,
-    DeploymentPlan,
-    FleetPlan,
-    KedaPlan,
-)
-from infra.stack_file import Pace, seconds
+from slicewright.infra.manifests.helm_charts import ChartAddress, chart_address
+from slicewright.infra.manifests.placement import system_labels
+from slicewright.infra.manifests.scaling.queries import scaling_query, waking_query
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.manifests.workloads.heads import head
+from slicewright.infra.plan import KEDA_POLL_S, AutoscalingPlan, DeploymentPlan, FleetPlan, KedaPlan
+from slicewright.infra.stack_file import Pace, seconds
 
 _CHART: Final = "keda"
 _DOWN_S: Final = 300

@@ -11,12 +11,12 @@ from typing import Final
 
 import yaml
 
-from infra.manifests.placement import system_labels
-from infra.manifests.scaling.keda import scaling_behavior
-from infra.manifests.scaling.queries import pod_metric
-from infra.manifests.text import JsonObject, short_hash
-from infra.manifests.workloads.heads import head
-from infra.plan import AdapterPlan, DeploymentPlan, FleetPlan
+from slicewright.infra.manifests.placement import system_labels
+from slicewright.infra.manifests.scaling.keda import scaling_behavior
+from slicewright.infra.manifests.scaling.queries import pod_metric
+from slicewright.infra.manifests.text import JsonObject, short_hash
+from slicewright.infra.manifests.workloads.heads import head
+from slicewright.infra.plan import AdapterPlan, DeploymentPlan, FleetPlan
 
 _NAME: Final = "prometheus-adapter"
 _GROUP: Final = "custom.metrics.k8s.io"

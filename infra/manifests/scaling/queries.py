@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from infra.plan import DeploymentPlan
-from infra.stack_file import microseconds
+from slicewright.infra.plan import DeploymentPlan
+from slicewright.infra.stack_file import microseconds
 
 _QUEUED: Final = "nv_inference_queue_duration_us"
 _ANSWERED: Final = "nv_inference_request_success"

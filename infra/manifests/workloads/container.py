@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from infra.manifests.text import JsonObject
-from infra.manifests.workloads.server import Server
-from infra.manifests.workloads.volumes import cache
-from infra.plan import DeploymentPlan
-from infra.stack_file import ContainerWorkload
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.manifests.workloads.server import Server
+from slicewright.infra.manifests.workloads.volumes import cache
+from slicewright.infra.plan import DeploymentPlan
+from slicewright.infra.stack_file import ContainerWorkload
 
 
 def container_server(plan: DeploymentPlan, workload: ContainerWorkload) -> Server:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.manifests.text import JsonObject
-from infra.plan import DeploymentPlan
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import DeploymentPlan
 
 WORKLOAD_LABEL: Final = "slicewright.io/workload"
 """The label of a workload's pods. Service, disruption budget and spread select by it."""

@@ -10,15 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from infra.manifests.pods import pod_request
-from infra.manifests.text import JsonObject
-from infra.manifests.workloads.container import container_server
-from infra.manifests.workloads.heads import head, labels, not_awaited, selector
-from infra.manifests.workloads.server import Server
-from infra.manifests.workloads.triton import triton_server
-from infra.manifests.workloads.vllm import vllm_server
-from infra.plan import CloudSettings, DeploymentPlan, FleetPlan, PoolPlan
-from infra.stack_file import ContainerWorkload, HostResources, TritonWorkload, VllmWorkload
+from slicewright.infra.manifests.pods import pod_request
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.manifests.workloads.container import container_server
+from slicewright.infra.manifests.workloads.heads import head, labels, not_awaited, selector
+from slicewright.infra.manifests.workloads.server import Server
+from slicewright.infra.manifests.workloads.triton import triton_server
+from slicewright.infra.manifests.workloads.vllm import vllm_server
+from slicewright.infra.plan import CloudSettings, DeploymentPlan, FleetPlan, PoolPlan
+from slicewright.infra.stack_file import (
+    ContainerWorkload,
+    HostResources,
+    TritonWorkload,
+    VllmWorkload,
+)
 
 _IMAGE_MINUTES: Final = 15
 """Time to pull the image, before the container starts and its start-up budget begins: vLLM's image

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infra.manifests.text import JsonObject
-from infra.manifests.workloads.volumes import Mounted
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.manifests.workloads.volumes import Mounted
 
 
 @dataclass(frozen=True, kw_only=True)

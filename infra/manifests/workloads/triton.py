@@ -5,10 +5,10 @@ Source: triton-inference-server/server, docs/user_guide and docs/customization_g
 
 from __future__ import annotations
 
-from infra.manifests.workloads.server import Server
-from infra.manifests.workloads.volumes import MODELS, models
-from infra.plan import DeploymentPlan
-from infra.stack_file import TritonWorkload
+from slicewright.infra.manifests.workloads.server import Server
+from slicewright.infra.manifests.workloads.volumes import MODELS, models
+from slicewright.infra.plan import DeploymentPlan
+from slicewright.infra.stack_file import TritonWorkload
 
 
 def triton_server(plan: DeploymentPlan, workload: TritonWorkload) -> Server:

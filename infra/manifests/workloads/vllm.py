@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.manifests.workloads.server import Server
-from infra.manifests.workloads.volumes import CACHE, cache
-from infra.plan import DeploymentPlan
-from infra.stack_file import VllmWorkload
+from slicewright.infra.manifests.workloads.server import Server
+from slicewright.infra.manifests.workloads.volumes import CACHE, cache
+from slicewright.infra.plan import DeploymentPlan
+from slicewright.infra.stack_file import VllmWorkload
 
 _PORT: Final = 8000
 

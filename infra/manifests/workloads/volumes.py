@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from infra.manifests.text import JsonObject, short_hash
-from infra.manifests.workloads.heads import head, labels, not_awaited
-from infra.plan import DeploymentPlan
-from infra.stack_file import ClaimedVolume, ModelShare, NewVolume
+from slicewright.infra.manifests.text import JsonObject, short_hash
+from slicewright.infra.manifests.workloads.heads import head, labels, not_awaited
+from slicewright.infra.plan import DeploymentPlan
+from slicewright.infra.stack_file import ClaimedVolume, ModelShare, NewVolume
 
 CACHE: Final = "/cache"
 MODELS: Final = "/models"

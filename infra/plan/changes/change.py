@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infra.plan.changes.rules import ChangeEffect, Rule, SpecialCase
-from infra.plan.model.nodes import NodeCount
+from slicewright.infra.plan.changes.rules import ChangeEffect, Rule, SpecialCase
+from slicewright.infra.plan.model.nodes import NodeCount
 
 _NO_NODE_CHANGES = "the nodes that are there stay"
 _NEW_NODES = "all nodes are replaced anyway; the new ones have it"

@@ -6,11 +6,16 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from infra.plan.changes.change import Change, FleetChange, PartChange, replaces_cluster
-from infra.plan.changes.rules import ChangeEffect, Rule, RuleTable, rules_of
-from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.model.hosts import HostPlan
-from infra.plan.model.pools import CloudSettings, PlannedPool, PoolPlan
+from slicewright.infra.plan.changes.change import Change, FleetChange, PartChange, replaces_cluster
+from slicewright.infra.plan.changes.rules import ChangeEffect, Rule, RuleTable, rules_of
+from slicewright.infra.plan.model.fleets import (
+    EksFleetPlan,
+    ExistingFleetPlan,
+    FleetPlan,
+    GkeFleetPlan,
+)
+from slicewright.infra.plan.model.hosts import HostPlan
+from slicewright.infra.plan.model.pools import CloudSettings, PlannedPool, PoolPlan
 
 Cloud = Literal["gke", "eks", "byo"]
 _ABSENT: Final[Any] = object()

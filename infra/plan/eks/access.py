@@ -6,10 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from infra import stack_file
-from infra.catalog import AwsRegion
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.access import CLUSTER_ADMIN, AccessEntryPlan, AccessPolicyPlan
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import AwsRegion
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.access import CLUSTER_ADMIN, AccessEntryPlan, AccessPolicyPlan
 
 _AT = ("cluster", "access", "entries")
 _MOST = 3000

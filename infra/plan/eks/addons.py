@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from infra import stack_file
-from infra.plan.eks.identities import AGENT, OF_ADDONS
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.clusters import EksAddonPlan
+from slicewright.infra import stack_file
+from slicewright.infra.plan.eks.identities import AGENT, OF_ADDONS
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.clusters import EksAddonPlan
 
 NODE_MONITORING: Final = "eks-node-monitoring-agent"
 _ALWAYS: Final = ("coredns", "kube-proxy", "vpc-cni")

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.fleets import EksFleetPlan
-from infra.plan.model.pools import EksPoolPlan, SystemPoolPlan
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.fleets import EksFleetPlan
+from slicewright.infra.plan.model.pools import EksPoolPlan, SystemPoolPlan
 
 SUBNET_PREFIX: Final = 20
 """Prefix length of the subnets that the stack makes for nodes, one in each zone."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra import catalog, stack_file
-from infra.plan.eks.karpenter import karpenter_notes, karpenter_of
-from infra.plan.findings import CATALOG, Checked, refuse
-from infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
-from infra.plan.model.fleets import EksFleetPlan
-from infra.plan.model.pools import EksPoolPlan
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.plan.eks.karpenter import karpenter_notes, karpenter_of
+from slicewright.infra.plan.findings import CATALOG, Checked, refuse
+from slicewright.infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
+from slicewright.infra.plan.model.fleets import EksFleetPlan
+from slicewright.infra.plan.model.pools import EksPoolPlan
 
 _AT: Final = ("cluster", "autoscaler")
 _RELEASES: Final = "kubernetes/autoscaler, cluster-autoscaler/README.md, Releases"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from infra import stack_file
-from infra.catalog import AwsRegion
-from infra.plan.findings import Checked, refuse
-from infra.plan.machines.regions import check_key_region
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import AwsRegion
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.machines.regions import check_key_region
 
 EVERYWHERE: Final = "0.0.0.0/0"
 _ENDPOINT = ("cluster", "endpoint")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.plan.model.clusters import EksClusterPlan
+from slicewright.infra.plan.model.clusters import EksClusterPlan
 
 
 @dataclass(frozen=True, kw_only=True)

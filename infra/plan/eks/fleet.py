@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from infra import stack_file
-from infra.catalog import AwsRegion
-from infra.plan.eks.access import access_of
-from infra.plan.eks.addons import addons_of
-from infra.plan.eks.addresses import check_own_subnets
-from infra.plan.eks.autoscaler import autoscaler_of
-from infra.plan.eks.cluster import check_endpoint, check_secrets_key
-from infra.plan.eks.identities import identities_of
-from infra.plan.eks.pools import check_one_kubernetes, eks_pool
-from infra.plan.eks.tags import instance_tags_of, tags_of
-from infra.plan.eks.templates import check_instance_tags, system_template
-from infra.plan.findings import Checked, Stated, each, refuse
-from infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
-from infra.plan.gpu_operator.settings import check_operator, resolved
-from infra.plan.machines.regions import (
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import AwsRegion
+from slicewright.infra.plan.eks.access import access_of
+from slicewright.infra.plan.eks.addons import addons_of
+from slicewright.infra.plan.eks.addresses import check_own_subnets
+from slicewright.infra.plan.eks.autoscaler import autoscaler_of
+from slicewright.infra.plan.eks.cluster import check_endpoint, check_secrets_key
+from slicewright.infra.plan.eks.identities import identities_of
+from slicewright.infra.plan.eks.pools import check_one_kubernetes, eks_pool
+from slicewright.infra.plan.eks.tags import instance_tags_of, tags_of
+from slicewright.infra.plan.eks.templates import check_instance_tags, system_template
+from slicewright.infra.plan.findings import Checked, Stated, each, refuse
+from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
+from slicewright.infra.plan.gpu_operator.settings import check_operator, resolved
+from slicewright.infra.plan.machines.regions import (
     aws_region,
     check_aws_zones,
     check_control_plane,
     check_eks_version,
     check_one_spelling,
 )
-from infra.plan.model.clusters import EksClusterPlan
-from infra.plan.model.fleets import CommonPlanner, EksFleetPlan
-from infra.plan.pools.clusters import check_existing, system_pool
+from slicewright.infra.plan.model.clusters import EksClusterPlan
+from slicewright.infra.plan.model.fleets import CommonPlanner, EksFleetPlan
+from slicewright.infra.plan.pools.clusters import check_existing, system_pool
 
 
 def plan_eks(

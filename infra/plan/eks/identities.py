@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import stack_file
-from infra.catalog import AwsRegion
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.clusters import AddonIdentity
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import AwsRegion
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.clusters import AddonIdentity
 
 _AT = ("cluster", "pod_identities")
 _MOST = 5000

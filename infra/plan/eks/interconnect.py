@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra import stack_file
-from infra.catalog import Machine
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.launch_templates import Interface
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.launch_templates import Interface
 
 _PLACEMENT = "EC2 user guide, placement groups"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra import catalog, stack_file
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.clusters import KarpenterPlan
-from infra.plan.model.fleets import EksFleetPlan
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.clusters import KarpenterPlan
+from slicewright.infra.plan.model.fleets import EksFleetPlan
 
 NO_WHOLE_GPU: Final = "slicewright.io/no-whole-gpu"
 """Key of the taint on Karpenter's nodes that offer partitions or shares, and no nvidia.com/gpu. A

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import stack_file
-from infra.plan.eks.karpenter import NO_WHOLE_GPU
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.nodes import WHOLE_GPU, Taint
-from infra.plan.model.pools import KarpenterPool, PoolPlan
-from infra.plan.partition.bottlerocket import with_bottlerocket
+from slicewright.infra import stack_file
+from slicewright.infra.plan.eks.karpenter import NO_WHOLE_GPU
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.nodes import WHOLE_GPU, Taint
+from slicewright.infra.plan.model.pools import KarpenterPool, PoolPlan
+from slicewright.infra.plan.partition.bottlerocket import with_bottlerocket
 
 _NODE_CLASS: Final = "aws/karpenter-provider-aws, pkg/apis/v1/ec2nodeclass.go"
 _NODE_POOL: Final = "kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra import stack_file
-from infra.catalog import AwsRegion, Machine
-from infra.plan.findings import Checked, Finding, Stated, refuse
-from infra.plan.machines.machine_types import named_machine
-from infra.plan.machines.regions import check_offered_there
-from infra.plan.model.nodes import GpuMachine
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import AwsRegion, Machine
+from slicewright.infra.plan.findings import Checked, Finding, Stated, refuse
+from slicewright.infra.plan.machines.machine_types import named_machine
+from slicewright.infra.plan.machines.regions import check_offered_there
+from slicewright.infra.plan.model.nodes import GpuMachine
 
 _MOST_TYPES = 20
 _API = "EKS API, CreateNodegroup.instanceTypes"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra import catalog
-from infra.plan.eks.addons import NODE_MONITORING
-from infra.plan.eks.identities import AGENT
-from infra.plan.machines.regions import control_plane_zones, offered_zones, without_control_planes
-from infra.plan.model.clusters import EksClusterPlan
-from infra.plan.model.fleets import EksFleetPlan
-from infra.plan.model.pools import EksPoolPlan
+from slicewright.infra import catalog
+from slicewright.infra.plan.eks.addons import NODE_MONITORING
+from slicewright.infra.plan.eks.identities import AGENT
+from slicewright.infra.plan.machines.regions import (
+    control_plane_zones,
+    offered_zones,
+    without_control_planes,
+)
+from slicewright.infra.plan.model.clusters import EksClusterPlan
+from slicewright.infra.plan.model.fleets import EksFleetPlan
+from slicewright.infra.plan.model.pools import EksPoolPlan
 
 _GROUPS_OF_A_CLUSTER: Final = 30
 _NODES_OF_A_GROUP: Final = 450

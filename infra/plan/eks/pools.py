@@ -6,26 +6,34 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from infra import stack_file
-from infra.catalog import AwsRegion, Image, Machine
-from infra.plan.eks.interconnect import check_placement, interfaces_of
-from infra.plan.eks.karpenter import by_karpenter
-from infra.plan.eks.karpenter_pools import check_karpenter_pool, karpenter_pool, karpenter_taints
-from infra.plan.eks.machine_types import other_machines
-from infra.plan.eks.tags import check_group
-from infra.plan.eks.templates import template_of
-from infra.plan.eks.updates import repair_of, update_of
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.gpu_operator.drivers import image_driver
-from infra.plan.machines.machine_types import machine_of
-from infra.plan.machines.regions import check_aws_zones, check_offered_there
-from infra.plan.model.launch_templates import EksTemplate, Interface
-from infra.plan.model.nodes import WHOLE_GPU
-from infra.plan.model.offers import Offer
-from infra.plan.model.pools import EksPoolPlan, EksSettings
-from infra.plan.partition.bottlerocket import check_system, settings_of, with_bottlerocket
-from infra.plan.pools.capacity import check_capacity, check_offered
-from infra.plan.pools.pool import SYSTEM_PODS, pool_plan
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import AwsRegion, Image, Machine
+from slicewright.infra.plan.eks.interconnect import check_placement, interfaces_of
+from slicewright.infra.plan.eks.karpenter import by_karpenter
+from slicewright.infra.plan.eks.karpenter_pools import (
+    check_karpenter_pool,
+    karpenter_pool,
+    karpenter_taints,
+)
+from slicewright.infra.plan.eks.machine_types import other_machines
+from slicewright.infra.plan.eks.tags import check_group
+from slicewright.infra.plan.eks.templates import template_of
+from slicewright.infra.plan.eks.updates import repair_of, update_of
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.gpu_operator.drivers import image_driver
+from slicewright.infra.plan.machines.machine_types import machine_of
+from slicewright.infra.plan.machines.regions import check_aws_zones, check_offered_there
+from slicewright.infra.plan.model.launch_templates import EksTemplate, Interface
+from slicewright.infra.plan.model.nodes import WHOLE_GPU
+from slicewright.infra.plan.model.offers import Offer
+from slicewright.infra.plan.model.pools import EksPoolPlan, EksSettings
+from slicewright.infra.plan.partition.bottlerocket import (
+    check_system,
+    settings_of,
+    with_bottlerocket,
+)
+from slicewright.infra.plan.pools.capacity import check_capacity, check_offered
+from slicewright.infra.plan.pools.pool import SYSTEM_PODS, pool_plan
 
 _DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
 

@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
 
 MOST_TAGS: Final = 50
 _AT: Final = ("cluster", "tags")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra import stack_file
-from infra.catalog import AwsRegion
-from infra.plan.eks.tags import MOST_TAGS
-from infra.plan.findings import Checked, refuse
-from infra.plan.machines.regions import check_key_region
-from infra.plan.model.launch_templates import EksTemplate, Interface, ReservedCapacity
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import AwsRegion
+from slicewright.infra.plan.eks.tags import MOST_TAGS
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.machines.regions import check_key_region
+from slicewright.infra.plan.model.launch_templates import EksTemplate, Interface, ReservedCapacity
 
 _SYSTEM_DISK_GB = 20
 """EKS's default for a node group without a launch template. Source: EKS API, CreateNodegroup,

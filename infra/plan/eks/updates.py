@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
 
 OBEYED_BY_EKS: Final = frozenset({"max_unavailable"})
 """Keys of `rollout` that limit the updates of EKS itself."""
@@ -27,7 +27,7 @@ def update_of(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[stack_
     ):
         yield refuse(
             (*at, "max_unavailable"),
-            f"EKS would take {together} nodes away at a time, and rollout allows {limit}",
+            f"EKS would replace {together} nodes at a time, and rollout allows {limit}",
             f"write {limit} or less, or raise rollout.max_unavailable",
         )
     return update

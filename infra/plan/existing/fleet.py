@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from apis.names import POOL_LABEL
-from infra import stack_file
-from infra.plan.existing.hosts import gpu_of, plan_hosts
-from infra.plan.findings import Checked, Stated, each, refuse
-from infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
-from infra.plan.gpu_operator.drivers import operator_driver, rolled_driver
-from infra.plan.gpu_operator.settings import check_operator, resolved
-from infra.plan.model.clusters import ExistingClusterPlan
-from infra.plan.model.fleets import CommonPlanner, ExistingFleetPlan
-from infra.plan.model.nodes import Gpus
-from infra.plan.model.pools import ExistingPoolPlan, ExistingSettings
-from infra.plan.partition.fractional import fractional_labels
-from infra.plan.pools.pool import pool_plan
+from slicewright.apis.names import POOL_LABEL
+from slicewright.infra import stack_file
+from slicewright.infra.plan.existing.hosts import gpu_of, plan_hosts
+from slicewright.infra.plan.findings import Checked, Stated, each, refuse
+from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
+from slicewright.infra.plan.gpu_operator.drivers import operator_driver, rolled_driver
+from slicewright.infra.plan.gpu_operator.settings import check_operator, resolved
+from slicewright.infra.plan.model.clusters import ExistingClusterPlan
+from slicewright.infra.plan.model.fleets import CommonPlanner, ExistingFleetPlan
+from slicewright.infra.plan.model.nodes import Gpus
+from slicewright.infra.plan.model.pools import ExistingPoolPlan, ExistingSettings
+from slicewright.infra.plan.partition.fractional import fractional_labels
+from slicewright.infra.plan.pools.pool import pool_plan
 
 
 def plan_existing(

@@ -6,11 +6,19 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from infra import catalog, geometry, stack_file
-from infra.catalog import Gpu
-from infra.geometry import Fit, Misfit, Placement
-from infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, nearest, refuse
-from infra.plan.model.hosts import HostGpuPlan, HostPlan
+from slicewright.infra import catalog, geometry, stack_file
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry import Fit, Misfit, Placement
+from slicewright.infra.plan.findings import (
+    CATALOG,
+    Checked,
+    Finding,
+    Stated,
+    listed,
+    nearest,
+    refuse,
+)
+from slicewright.infra.plan.model.hosts import HostGpuPlan, HostPlan
 
 
 def gpu_of(

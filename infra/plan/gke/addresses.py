@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.pools import GkePoolPlan, SystemPoolPlan
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.pools import GkePoolPlan, SystemPoolPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
-from infra.plan.pools.capacity import check_capacity
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.pools.capacity import check_capacity
 
 _TOOLKIT = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
 _STRATEGIES = "GKE docs, node pool upgrade strategies"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.clusters import GkeClusterPlan
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.clusters import GkeClusterPlan
 
 
 def check_keys(cluster: stack_file.GkeCluster, region: str) -> Checked[None]:

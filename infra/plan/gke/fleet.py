@@ -6,25 +6,25 @@ import hashlib
 import re
 from dataclasses import replace
 
-from infra import catalog, stack_file
-from infra.plan.findings import Checked, Stated, each, refuse
-from infra.plan.gke.addresses import check_own_network
-from infra.plan.gke.encryption import check_keys
-from infra.plan.gke.gpu_direct import check_gpu_networks
-from infra.plan.gke.gpu_network import check_dranet_version
-from infra.plan.gke.labels import check_cluster_labels
-from infra.plan.gke.maintenance import check_maintenance
-from infra.plan.gke.monitoring import plan_logging, plan_monitoring
-from infra.plan.gke.network import check_control_plane, plan_network
-from infra.plan.gke.node_counts import check_counts
-from infra.plan.gke.pools import ClusterPlace, gke_pool
-from infra.plan.gpu_operator.device_plugin import check_plugin
-from infra.plan.gpu_operator.settings import check_on_gke, check_operator, resolved
-from infra.plan.machines.regions import check_gcp_zones, check_gke_version, gcp_region
-from infra.plan.model.clusters import GkeClusterPlan
-from infra.plan.model.fleets import CommonPlanner, GkeFleetPlan
-from infra.plan.model.pools import SystemPoolPlan
-from infra.plan.pools.clusters import check_existing, system_pool
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.plan.findings import Checked, Stated, each, refuse
+from slicewright.infra.plan.gke.addresses import check_own_network
+from slicewright.infra.plan.gke.encryption import check_keys
+from slicewright.infra.plan.gke.gpu_direct import check_gpu_networks
+from slicewright.infra.plan.gke.gpu_network import check_dranet_version
+from slicewright.infra.plan.gke.labels import check_cluster_labels
+from slicewright.infra.plan.gke.maintenance import check_maintenance
+from slicewright.infra.plan.gke.monitoring import plan_logging, plan_monitoring
+from slicewright.infra.plan.gke.network import check_control_plane, plan_network
+from slicewright.infra.plan.gke.node_counts import check_counts
+from slicewright.infra.plan.gke.pools import ClusterPlace, gke_pool
+from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin
+from slicewright.infra.plan.gpu_operator.settings import check_on_gke, check_operator, resolved
+from slicewright.infra.plan.machines.regions import check_gcp_zones, check_gke_version, gcp_region
+from slicewright.infra.plan.model.clusters import GkeClusterPlan
+from slicewright.infra.plan.model.fleets import CommonPlanner, GkeFleetPlan
+from slicewright.infra.plan.model.pools import SystemPoolPlan
+from slicewright.infra.plan.pools.clusters import check_existing, system_pool
 
 
 def plan_gke(

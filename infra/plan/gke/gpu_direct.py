@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
 
-from infra import stack_file
-from infra.catalog import Machine
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.clusters import GpuNetwork
-from infra.plan.model.fleets import GkeFleetPlan
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.clusters import GpuNetwork
+from slicewright.infra.plan.model.fleets import GkeFleetPlan
 
 _DOCS: Final = "GKE docs, maximize GPU network bandwidth in Standard mode clusters"
 _MULTI: Final = "GKE docs, set up multi-network support for Pods"

@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from infra import stack_file
-from infra.catalog import Machine
-from infra.plan.findings import Checked, refuse
-from infra.plan.gke.gpu_direct import MODE_OF
-from infra.plan.model.fleets import GkeFleetPlan
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.gke.gpu_direct import MODE_OF
+from slicewright.infra.plan.model.fleets import GkeFleetPlan
 
 _DOCS: Final = "GKE docs, GKE managed DRANET"
 _RDMA: Final = "GPUDirect-RDMA"

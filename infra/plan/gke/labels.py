@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
 
 _MOST: Final = 64
 _OF_THE_PROVIDER: Final = 1

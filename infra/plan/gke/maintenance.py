@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, listed, refuse
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, listed, refuse
 
 _AT: stack_file.Path = ("cluster", "maintenance")
 _WINDOW: stack_file.Path = (*_AT, "window")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, get_args
 
-from infra import stack_file
-from infra.plan.findings import Checked, listed, refuse
-from infra.plan.model.fleets import GkeFleetPlan
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, listed, refuse
+from slicewright.infra.plan.model.fleets import GkeFleetPlan
 
 _SYSTEM: Final = "SYSTEM_COMPONENTS"
 _BY_PROMETHEUS: Final = (

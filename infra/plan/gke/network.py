@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.clusters import GkeClusterPlan, GkeNetworkPlan
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.clusters import GkeClusterPlan, GkeNetworkPlan
 
 _PATH: stack_file.Path = ("cluster", "network")
 _PRIVATE: Final = tuple(

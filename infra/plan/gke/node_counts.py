@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.nodes import NodeCount
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.nodes import NodeCount
 
 _MOST_PER_ZONE = 1000
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from infra.plan.gke.encryption import key_notes
-from infra.plan.gke.gpu_direct import gpu_direct_notes
-from infra.plan.gke.gpu_network import dranet_notes
-from infra.plan.gke.monitoring import monitoring_notes
-from infra.plan.gke.network import network_notes
-from infra.plan.gke.node_counts import first_nodes
-from infra.plan.model.fleets import GkeFleetPlan
-from infra.plan.model.pools import GkePoolPlan
-from infra.stack_file import (
+from slicewright.infra.plan.gke.encryption import key_notes
+from slicewright.infra.plan.gke.gpu_direct import gpu_direct_notes
+from slicewright.infra.plan.gke.gpu_network import dranet_notes
+from slicewright.infra.plan.gke.monitoring import monitoring_notes
+from slicewright.infra.plan.gke.network import network_notes
+from slicewright.infra.plan.gke.node_counts import first_nodes
+from slicewright.infra.plan.model.fleets import GkeFleetPlan
+from slicewright.infra.plan.model.pools import GkePoolPlan
+from slicewright.infra.stack_file import (
     FLEX_START_HOURS,
     BlueGreen,
     FlexStart,

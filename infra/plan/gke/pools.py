@@ -6,29 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from infra import stack_file
-from infra.catalog import Machine
-from infra.plan.findings import Checked, Stated, listed, refuse
-from infra.plan.gke.capacity import (
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.gke.capacity import (
     check_location_policy,
     check_placement,
     gke_capacity,
     gke_upgrade,
     repaired,
 )
-from infra.plan.gke.gpu_direct import GPU_NETWORK_LABEL, check_gpu_direct, gpu_networks
-from infra.plan.gke.gpu_network import DRANET_LABELS, check_dranet
-from infra.plan.gke.labels import check_pool_labels
-from infra.plan.gke.node_counts import check_counts
-from infra.plan.gpu_operator.drivers import gke_driver, operator_driver, rolled_driver
-from infra.plan.machines.machine_types import machine_of
-from infra.plan.machines.regions import check_gcp_zones
-from infra.plan.model.clusters import GpuNetwork
-from infra.plan.model.nodes import OPERANDS_LABEL, GpuMachine, SharingStrategy
-from infra.plan.model.offers import Offer, ReplicatedResource
-from infra.plan.model.pools import GkePoolPlan, GkeSettings
-from infra.plan.pools.capacity import check_offered
-from infra.plan.pools.pool import SYSTEM_PODS, pool_plan
+from slicewright.infra.plan.gke.gpu_direct import GPU_NETWORK_LABEL, check_gpu_direct, gpu_networks
+from slicewright.infra.plan.gke.gpu_network import DRANET_LABELS, check_dranet
+from slicewright.infra.plan.gke.labels import check_pool_labels
+from slicewright.infra.plan.gke.node_counts import check_counts
+from slicewright.infra.plan.gpu_operator.drivers import gke_driver, operator_driver, rolled_driver
+from slicewright.infra.plan.machines.machine_types import machine_of
+from slicewright.infra.plan.machines.regions import check_gcp_zones
+from slicewright.infra.plan.model.clusters import GpuNetwork
+from slicewright.infra.plan.model.nodes import OPERANDS_LABEL, GpuMachine, SharingStrategy
+from slicewright.infra.plan.model.offers import Offer, ReplicatedResource
+from slicewright.infra.plan.model.pools import GkePoolPlan, GkeSettings
+from slicewright.infra.plan.pools.capacity import check_offered
+from slicewright.infra.plan.pools.pool import SYSTEM_PODS, pool_plan
 
 _MOST_LABEL_CHARACTERS = 1024
 _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {

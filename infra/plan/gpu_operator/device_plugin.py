@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from apis.label_keys import PLUGIN_CONFIG_LABEL
-from infra import catalog, stack_file
-from infra.catalog import DevicePluginIssue, driver_order
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
-from infra.plan.partition.sharing import alike_by_mps
+from slicewright.apis.label_keys import PLUGIN_CONFIG_LABEL
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.catalog import DevicePluginIssue, driver_order
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
+from slicewright.infra.plan.partition.sharing import alike_by_mps
 
 _P = TypeVar("_P", bound=PoolPlan)
 _VERSION = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")

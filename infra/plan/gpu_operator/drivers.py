@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from infra import catalog, stack_file
-from infra.catalog import Gpu, Image, driver_order
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.fleets import FleetPlan
-from infra.plan.model.offers import Offer
-from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
-from infra.plan.partition.partitions import minimum_driver
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.catalog import Gpu, Image, driver_order
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.fleets import FleetPlan
+from slicewright.infra.plan.model.offers import Offer
+from slicewright.infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
+from slicewright.infra.plan.partition.partitions import minimum_driver
 
 # An image's tag may name its system behind the version: 580.95.05-ubuntu22.04.
 _VERSION = re.compile(r"([0-9]+(?:\.[0-9]+){1,2})(?:-.*)?")

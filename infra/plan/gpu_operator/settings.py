@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infra import catalog, stack_file
-from infra.plan.findings import Checked, Stated, nearest, refuse
-from infra.plan.model.nodes import AnyCloud
-from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.plan.findings import Checked, Stated, nearest, refuse
+from slicewright.infra.plan.model.nodes import AnyCloud
+from slicewright.infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 
 _AT = "gpu_operator"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.image_names import short
-from infra.plan.images.stack_images import OWN_INDEX, StackImages, stack_images
-from infra.plan.model.fleets import EksFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.model.pools import CloudSettings
+from slicewright.apis.image_names import short
+from slicewright.infra.plan.images.stack_images import OWN_INDEX, StackImages, stack_images
+from slicewright.infra.plan.model.fleets import EksFleetPlan, FleetPlan, GkeFleetPlan
+from slicewright.infra.plan.model.pools import CloudSettings
 
 _DOCKER_HUB: Final = "docker.io"
 _MOST_PULLS: Final = 50

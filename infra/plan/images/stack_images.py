@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from apis.image_names import registry_of
-from infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
-from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan
-from infra.plan.model.scaling import KedaPlan
-from infra.stack_file import PrometheusStack
+from slicewright.apis.image_names import registry_of
+from slicewright.infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
+from slicewright.infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan
+from slicewright.infra.plan.model.scaling import KedaPlan
+from slicewright.infra.stack_file import PrometheusStack
 
 OWN_INDEX: Final = "sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
 """The digest of the default image: of an index with amd64 and arm64 among others. Source:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from infra import catalog, stack_file
-from infra.catalog import Cloud, Machine
-from infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, nearest, refuse
-from infra.plan.model.nodes import GpuMachine
-from infra.stack_file import Path
-from infra.stack_file.nearest import nearest_names
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.catalog import Cloud, Machine
+from slicewright.infra.plan.findings import (
+    CATALOG,
+    Checked,
+    Finding,
+    Stated,
+    listed,
+    nearest,
+    refuse,
+)
+from slicewright.infra.plan.model.nodes import GpuMachine
+from slicewright.infra.stack_file import Path
+from slicewright.infra.stack_file.nearest import nearest_names
 
 _SUGGESTIONS = 3
 _MISSPELLED = 0.75

@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from infra import stack_file
-from infra.catalog import Machine, Price
-from infra.plan.model.fleets import EksFleetPlan, ExistingFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.model.nodes import NodeCount
-from infra.plan.model.pools import CloudSettings, SystemPoolPlan
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Machine, Price
+from slicewright.infra.plan.model.fleets import (
+    EksFleetPlan,
+    ExistingFleetPlan,
+    FleetPlan,
+    GkeFleetPlan,
+)
+from slicewright.infra.plan.model.nodes import NodeCount
+from slicewright.infra.plan.model.pools import CloudSettings, SystemPoolPlan
 
 NOT_INCLUDED: Final = (
     "control plane",

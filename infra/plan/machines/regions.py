@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from infra import catalog, stack_file
-from infra.catalog import AwsRegion, Machine
-from infra.plan.findings import Checked, Finding, Stated, listed, nearest, refuse
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.catalog import AwsRegion, Machine
+from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, nearest, refuse
 
 _GCP_ZONES = "Compute Engine docs, regions and zones"
 _AWS_ZONES = "EC2 user guide, Regions and Zones"

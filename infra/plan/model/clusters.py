@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.plan.model.access import AccessEntryPlan
-from infra.plan.model.role_names import role_name
-from infra.stack_file import (
+from slicewright.infra.plan.model.access import AccessEntryPlan
+from slicewright.infra.plan.model.role_names import role_name
+from slicewright.infra.stack_file import (
     EksEndpoint,
     EksNetwork,
     ExistingNetwork,

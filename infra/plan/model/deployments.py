@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infra.plan.model.memory import ModelMemory
-from infra.plan.model.scaling import AutoscalingPlan
-from infra.stack_file import ServedWorkload, VllmWorkload
+from slicewright.infra.plan.model.memory import ModelMemory
+from slicewright.infra.plan.model.scaling import AutoscalingPlan
+from slicewright.infra.stack_file import ServedWorkload, VllmWorkload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,21 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from infra.plan.findings import Checked
-from infra.plan.model.clusters import EksClusterPlan, ExistingClusterPlan, GkeClusterPlan
-from infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
-from infra.plan.model.hosts import HostPlan
-from infra.plan.model.monitoring import MonitoringPlan
-from infra.plan.model.nodes import StartupTaintBy
-from infra.plan.model.pools import (
+from slicewright.infra.plan.findings import Checked
+from slicewright.infra.plan.model.clusters import (
+    EksClusterPlan,
+    ExistingClusterPlan,
+    GkeClusterPlan,
+)
+from slicewright.infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
+from slicewright.infra.plan.model.hosts import HostPlan
+from slicewright.infra.plan.model.monitoring import MonitoringPlan
+from slicewright.infra.plan.model.nodes import StartupTaintBy
+from slicewright.infra.plan.model.pools import (
     EksPoolPlan,
     ExistingPoolPlan,
     GkePoolPlan,
     PoolPlan,
     SystemPoolPlan,
 )
-from infra.plan.model.scaling import PodAutoscalingPlan
-from infra.stack_file import (
+from slicewright.infra.plan.model.scaling import PodAutoscalingPlan
+from slicewright.infra.stack_file import (
     ExistingNetwork,
     Fractional,
     GpuOperator,

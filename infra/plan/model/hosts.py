@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.catalog import Gpu
-from infra.geometry import Placement
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry import Placement
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from infra.stack_file import ExistingPrometheus, ManagedPrometheus, Monitoring, PrometheusStack
+from slicewright.infra.stack_file import (
+    ExistingPrometheus,
+    ManagedPrometheus,
+    Monitoring,
+    PrometheusStack,
+)
 
 _CHART: Final = "kube-prometheus-stack"
 _LONGEST_NAME: Final = 26

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from infra import stack_file
-from infra.catalog import Gpu, Machine
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Gpu, Machine
 
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 CloudTaintEffect = Literal["NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE"]

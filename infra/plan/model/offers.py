@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from apis.desired_state import Desired, digest, dump
-from infra.plan.model.nodes import Layout, SharingStrategy
+from slicewright.apis.desired_state import Desired, digest, dump
+from slicewright.infra.plan.model.nodes import Layout, SharingStrategy
 
 
 @dataclass(frozen=True, kw_only=True)

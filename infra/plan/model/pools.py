@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from infra.catalog import Gpu, Machine
-from infra.plan.model.clusters import GpuNetwork
-from infra.plan.model.launch_templates import EksTemplate
-from infra.plan.model.nodes import NodeCount, Taint
-from infra.plan.model.offers import Offer
-from infra.stack_file import (
+from slicewright.infra.catalog import Gpu, Machine
+from slicewright.infra.plan.model.clusters import GpuNetwork
+from slicewright.infra.plan.model.launch_templates import EksTemplate
+from slicewright.infra.plan.model.nodes import NodeCount, Taint
+from slicewright.infra.plan.model.offers import Offer
+from slicewright.infra.stack_file import (
     Capacity,
     CapacityBlock,
     EksRepair,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from infra import stack_file
+from slicewright.infra import stack_file
 
 
 @dataclass(frozen=True, kw_only=True)

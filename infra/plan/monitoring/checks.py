@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from apis.names import NAMESPACE
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.monitoring import MonitoringPlan
-from infra.plan.model.nodes import AnyCloud
+from slicewright.apis.names import NAMESPACE
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.monitoring import MonitoringPlan
+from slicewright.infra.plan.model.nodes import AnyCloud
 
 _AT: Final = ("monitoring",)
 _RESERVED_NAMESPACES: Final = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from infra.plan.model.fleets import ExistingFleetPlan, FleetPlan, GkeFleetPlan
-from infra.stack_file import (
+from slicewright.infra.plan.model.fleets import ExistingFleetPlan, FleetPlan, GkeFleetPlan
+from slicewright.infra.stack_file import (
     ContainerWorkload,
     ExistingPrometheus,
     ManagedPrometheus,

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeGuard
 
-from infra import catalog, geometry, stack_file
-from infra.catalog import Gpu
-from infra.geometry import naming
-from infra.plan.findings import Checked, listed, refuse
-from infra.plan.model.launch_templates import BottlerocketSettings
-from infra.plan.model.nodes import WHOLE_GPU, AnyPool, Gpus
-from infra.plan.model.offers import ReplicatedResource
-from infra.plan.partition.partitions import Partitioning, check_mig
+from slicewright.infra import catalog, geometry, stack_file
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry import naming
+from slicewright.infra.plan.findings import Checked, listed, refuse
+from slicewright.infra.plan.model.launch_templates import BottlerocketSettings
+from slicewright.infra.plan.model.nodes import WHOLE_GPU, AnyPool, Gpus
+from slicewright.infra.plan.model.offers import ReplicatedResource
+from slicewright.infra.plan.partition.partitions import Partitioning, check_mig
 
 _SETTINGS: Final = "bottlerocket.dev, settings.kubelet-device-plugins"
 

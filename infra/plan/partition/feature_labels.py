@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
-from infra.catalog import Gpu
-from infra.plan.model.nodes import WHOLE_GPU, Layout, MigStrategy
-from infra.plan.model.offers import ReplicatedResource, instances_of
-from infra.plan.partition.resource_names import resource_of
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.plan.model.nodes import WHOLE_GPU, Layout, MigStrategy
+from slicewright.infra.plan.model.offers import ReplicatedResource, instances_of
+from slicewright.infra.plan.partition.resource_names import resource_of
 
 
 def feature_labels(

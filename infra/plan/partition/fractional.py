@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from infra import stack_file
-from infra.catalog import Gpu
-from infra.plan.findings import CATALOG, Checked, Stated, refuse
-from infra.plan.model.deployments import WorkloadPlan
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.plan.findings import CATALOG, Checked, Stated, refuse
+from slicewright.infra.plan.model.deployments import WorkloadPlan
 
 _LEAST_MIB = 256
 """Per card. Source: volcano-sh/volcano, mgpu device package."""

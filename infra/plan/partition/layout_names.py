@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final
 
-from infra import catalog, geometry
-from infra.catalog import Gpu
-from infra.plan.model.nodes import Layout
-from infra.plan.model.offers import same_layout
+from slicewright.infra import catalog, geometry
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.plan.model.nodes import Layout
+from slicewright.infra.plan.model.offers import same_layout
 
 ALL_DISABLED: Final = "all-disabled"
 """NVIDIA's name of MIG turned off on all GPUs of a node."""

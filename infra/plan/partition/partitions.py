@@ -9,18 +9,18 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from apis.desired_state import Desired, DesiredGpu, DesiredSharing, Partitioner
-from infra import catalog, geometry, stack_file
-from infra.catalog import Gpu, driver_order
-from infra.catalog.named import config_name
-from infra.geometry import Fit, Misfit, naming
-from infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
-from infra.plan.model.nodes import WHOLE_GPU, GpuMachine, Gpus, Layout, MigStrategy
-from infra.plan.model.offers import Offer, ReplicatedResource, instances_of, same_layout
-from infra.plan.partition.layout_names import ALL_DISABLED, layout_name
-from infra.plan.partition.resource_names import resource_of
-from infra.plan.partition.sharing import allocatable
-from infra.stack_file import Path
+from slicewright.apis.desired_state import Desired, DesiredGpu, DesiredSharing, Partitioner
+from slicewright.infra import catalog, geometry, stack_file
+from slicewright.infra.catalog import Gpu, driver_order
+from slicewright.infra.catalog.named import config_name
+from slicewright.infra.geometry import Fit, Misfit, naming
+from slicewright.infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
+from slicewright.infra.plan.model.nodes import WHOLE_GPU, GpuMachine, Gpus, Layout, MigStrategy
+from slicewright.infra.plan.model.offers import Offer, ReplicatedResource, instances_of, same_layout
+from slicewright.infra.plan.partition.layout_names import ALL_DISABLED, layout_name
+from slicewright.infra.plan.partition.resource_names import resource_of
+from slicewright.infra.plan.partition.sharing import allocatable
+from slicewright.infra.stack_file import Path
 
 
 @dataclass(frozen=True, kw_only=True)

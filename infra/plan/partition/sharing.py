@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from infra import stack_file
-from infra.plan.findings import Checked, Finding, Stated, listed, refuse
-from infra.plan.model.nodes import WHOLE_GPU, AnyCloud, MigStrategy, SharingStrategy
-from infra.plan.model.offers import ReplicatedResource
-from infra.plan.model.pools import PoolPlan
-from infra.stack_file import Path
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, refuse
+from slicewright.infra.plan.model.nodes import WHOLE_GPU, AnyCloud, MigStrategy, SharingStrategy
+from slicewright.infra.plan.model.offers import ReplicatedResource
+from slicewright.infra.plan.model.pools import PoolPlan
+from slicewright.infra.stack_file import Path
 
 _GKE_CLIENTS = (2, 48)
 _MPS_CLIENTS = 48

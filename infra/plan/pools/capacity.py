@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from infra import stack_file
-from infra.catalog import Machine
-from infra.plan.findings import Checked, refuse
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan.findings import Checked, refuse
 
 _GKE = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
 _EKS = "EKS docs, managed node groups with capacity blocks"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
-from infra.plan.machines.machine_types import system_machine
-from infra.plan.model.pools import SystemPoolPlan
-from infra.plan.pools.nodes import count_of
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.machines.machine_types import system_machine
+from slicewright.infra.plan.model.pools import SystemPoolPlan
+from slicewright.infra.plan.pools.nodes import count_of
 
 SYSTEM_POOL = "system"
 _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"}

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from apis.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
-from apis.names import (
+from slicewright.apis.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
+from slicewright.apis.names import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     POOL_LABEL,
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
 )
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.nodes import (
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.nodes import (
     CLOUD_TAINT_EFFECT,
     GKE_LABELS,
     NO_GKE_PLUGIN_LABEL,
@@ -27,7 +27,7 @@ from infra.plan.model.nodes import (
     Taint,
     TaintEffect,
 )
-from infra.stack_file import REFERENCE, Path
+from slicewright.infra.stack_file import REFERENCE, Path
 
 _OPERAND_LABEL = "nvidia.com/gpu.deploy."
 """Prefix of the labels that choose each operand's nodes for the operator. mig-manager pauses

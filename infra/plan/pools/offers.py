@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from apis.label_keys import PLUGIN_CONFIG_LABEL
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.nodes import (
+from slicewright.apis.label_keys import PLUGIN_CONFIG_LABEL
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.nodes import (
     NO_GKE_PLUGIN_LABEL,
     OPERANDS_LABEL,
     AnyCloud,
@@ -16,15 +16,15 @@ from infra.plan.model.nodes import (
     Gpus,
     MigStrategy,
 )
-from infra.plan.model.offers import Offer, ReplicatedResource
-from infra.plan.partition.bottlerocket import (
+from slicewright.infra.plan.model.offers import Offer, ReplicatedResource
+from slicewright.infra.plan.partition.bottlerocket import (
     bottlerocket_partitioning,
     bottlerocket_sharing,
     with_bottlerocket,
 )
-from infra.plan.partition.feature_labels import feature_labels
-from infra.plan.partition.fractional import fractional_resources
-from infra.plan.partition.partitions import (
+from slicewright.infra.plan.partition.feature_labels import feature_labels
+from slicewright.infra.plan.partition.fractional import fractional_resources
+from slicewright.infra.plan.partition.partitions import (
     Partitioning,
     check_ways,
     gke_partitioning,
@@ -32,7 +32,7 @@ from infra.plan.partition.partitions import (
     operator_partitioning,
     unpartitioned,
 )
-from infra.plan.partition.sharing import gke_sharing, plugin_sharing
+from slicewright.infra.plan.partition.sharing import gke_sharing, plugin_sharing
 
 
 def offer_of(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated
-from infra.plan.gpu_operator.drivers import Driver, check_driver
-from infra.plan.model.nodes import AnyCloud, AnyPool, Gpus, MigStrategy
-from infra.plan.model.pools import PlannedPool
-from infra.plan.pools.nodes import count_of, pool_labels, pool_taints
-from infra.plan.pools.offers import offer_of
-from infra.plan.pools.rollouts import rollout_of
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated
+from slicewright.infra.plan.gpu_operator.drivers import Driver, check_driver
+from slicewright.infra.plan.model.nodes import AnyCloud, AnyPool, Gpus, MigStrategy
+from slicewright.infra.plan.model.pools import PlannedPool
+from slicewright.infra.plan.pools.nodes import count_of, pool_labels, pool_taints
+from slicewright.infra.plan.pools.offers import offer_of
+from slicewright.infra.plan.pools.rollouts import rollout_of
 
 SYSTEM_PODS = 10
 """Roughly the pods on a GPU node that use no GPU: network, logging, metrics, agents, operands."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra import stack_file
-from infra.plan.findings import Checked, refuse
-from infra.plan.model.nodes import AnyPool
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.nodes import AnyPool
 
 
 def rollout_of(pool: AnyPool, path: stack_file.Path) -> Checked[stack_file.Rollout]:

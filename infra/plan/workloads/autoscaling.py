@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, listed, nearest, refuse
-from infra.plan.model.scaling import METRICS, AutoscalingPlan, Metric
-from infra.plan.workloads.placement import PlacedWorkload
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, listed, nearest, refuse
+from slicewright.infra.plan.model.scaling import METRICS, AutoscalingPlan, Metric
+from slicewright.infra.plan.workloads.placement import PlacedWorkload
 
 _HPA: Final = "Kubernetes docs, horizontal pod autoscaling"
 _KEDA: Final = "keda.sh docs, ScaledObject specification"

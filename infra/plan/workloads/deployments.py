@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated
-from infra.plan.model.deployments import DeploymentPlan
-from infra.plan.model.pools import GkeSettings, PoolPlan
-from infra.plan.model.scaling import AutoscalingPlan
-from infra.plan.workloads.autoscaling import check_autoscaling, plan_autoscaling
-from infra.plan.workloads.gpus import check_gpu_memory, check_gpus
-from infra.plan.workloads.model_memory import model_memory
-from infra.plan.workloads.namespaces import check_names, check_namespaces, check_pod_security
-from infra.plan.workloads.placement import PlacedWorkload, place_workload, pool_of
-from infra.plan.workloads.pod_resources import check_against_node, check_limits, check_ports
-from infra.plan.workloads.shared_memory import Tenant, check_shared_memory
-from infra.plan.workloads.texts import check_texts
-from infra.plan.workloads.triton import check_triton
-from infra.plan.workloads.vllm import check_memory, check_vllm
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated
+from slicewright.infra.plan.model.deployments import DeploymentPlan
+from slicewright.infra.plan.model.pools import GkeSettings, PoolPlan
+from slicewright.infra.plan.model.scaling import AutoscalingPlan
+from slicewright.infra.plan.workloads.autoscaling import check_autoscaling, plan_autoscaling
+from slicewright.infra.plan.workloads.gpus import check_gpu_memory, check_gpus
+from slicewright.infra.plan.workloads.model_memory import model_memory
+from slicewright.infra.plan.workloads.namespaces import (
+    check_names,
+    check_namespaces,
+    check_pod_security,
+)
+from slicewright.infra.plan.workloads.placement import PlacedWorkload, place_workload, pool_of
+from slicewright.infra.plan.workloads.pod_resources import (
+    check_against_node,
+    check_limits,
+    check_ports,
+)
+from slicewright.infra.plan.workloads.shared_memory import Tenant, check_shared_memory
+from slicewright.infra.plan.workloads.texts import check_texts
+from slicewright.infra.plan.workloads.triton import check_triton
+from slicewright.infra.plan.workloads.vllm import check_memory, check_vllm
 
 
 def plan_deployments(

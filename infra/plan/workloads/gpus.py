@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, listed, refuse
-from infra.plan.model.deployments import Devices
-from infra.plan.model.pools import PoolPlan
-from infra.plan.workloads.larger import larger
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.model.deployments import Devices
+from slicewright.infra.plan.model.pools import PoolPlan
+from slicewright.infra.plan.workloads.larger import larger
 
 
 def check_gpus(gpus: int, at: stack_file.Path, pool: PoolPlan, devices: Devices) -> Checked[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.plan.model.pools import PoolPlan
+from slicewright.infra.plan.model.pools import PoolPlan
 
 
 def larger(pool: PoolPlan, mib: float) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.plan.model.deployments import DeploymentPlan
-from infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
-from infra.plan.workloads.model_memory import parameters
-from infra.stack_file import VllmWorkload
+from slicewright.infra.plan.model.deployments import DeploymentPlan
+from slicewright.infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
+from slicewright.infra.plan.workloads.model_memory import parameters
+from slicewright.infra.stack_file import VllmWorkload
 
 _LOCAL_SSD_GB: Final = 375
 _EVICTED_ABOVE_PERCENT: Final = 90

@@ -13,8 +13,8 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from infra import stack_file
-from infra.plan.model.memory import MIB, ModelMemory
+from slicewright.infra import stack_file
+from slicewright.infra.plan.model.memory import MIB, ModelMemory
 
 OVERHEAD_MIB: Final = 1536
 """Memory that vLLM takes besides weights and context: CUDA's context, activations, graphs. It is an

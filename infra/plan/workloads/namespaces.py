@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from apis.names import NAMESPACE
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.pools import GkeSettings, PoolPlan
+from slicewright.apis.names import NAMESPACE
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.pools import GkeSettings, PoolPlan
 
 
 def check_names(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.plan.model.deployments import DeploymentPlan
-from infra.plan.model.pools import PoolPlan
-from infra.plan.workloads.model_disk import disk_note, download_gb
-from infra.stack_file import NewVolume, TritonWorkload, VllmWorkload
+from slicewright.infra.plan.model.deployments import DeploymentPlan
+from slicewright.infra.plan.model.pools import PoolPlan
+from slicewright.infra.plan.workloads.model_disk import disk_note, download_gb
+from slicewright.infra.stack_file import NewVolume, TritonWorkload, VllmWorkload
 
 
 def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPlan]) -> list[str]:

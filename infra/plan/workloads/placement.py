@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, listed, nearest, refuse
-from infra.plan.model.deployments import Devices
-from infra.plan.model.nodes import WHOLE_GPU
-from infra.plan.model.pools import CloudSettings, GkeSettings, PoolPlan
-from infra.plan.partition.resource_names import resource_of
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, listed, nearest, refuse
+from slicewright.infra.plan.model.deployments import Devices
+from slicewright.infra.plan.model.nodes import WHOLE_GPU
+from slicewright.infra.plan.model.pools import CloudSettings, GkeSettings, PoolPlan
+from slicewright.infra.plan.partition.resource_names import resource_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra import stack_file
-from infra.plan.findings import Checked, Finding, Stated, refuse
-from infra.plan.model.deployments import DeploymentPlan
-from infra.plan.model.monitoring import MonitoringPlan
-from infra.plan.model.scaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
-from infra.plan.workloads.autoscaling import KEDA_POLL_S
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Finding, Stated, refuse
+from slicewright.infra.plan.model.deployments import DeploymentPlan
+from slicewright.infra.plan.model.monitoring import MonitoringPlan
+from slicewright.infra.plan.model.scaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
+from slicewright.infra.plan.workloads.autoscaling import KEDA_POLL_S
 
 
 def plan_pod_autoscaling(

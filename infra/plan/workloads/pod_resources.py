@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from infra import stack_file
-from infra.catalog import Machine
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.model.pools import CloudSettings, PoolPlan
+from slicewright.infra import stack_file
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.model.pools import CloudSettings, PoolPlan
 
 
 def check_against_node(

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, listed, refuse
-from infra.plan.workloads.placement import PlacedWorkload
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.workloads.placement import PlacedWorkload
 
 _PLUGIN = "NVIDIA/k8s-device-plugin, README, shared access to GPUs: no memory isolation"
 

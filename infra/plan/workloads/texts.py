@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, refuse
 
 SECRETS = "Kubernetes docs, good practices for Secrets"
 _BEGINS: Final = r"(?<![A-Za-z0-9])"

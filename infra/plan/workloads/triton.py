@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.workloads.server_flags import meant
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.workloads.server_flags import meant
 
 _TYPED: Final[Mapping[str, str]] = {
     "--model-repository": "model_repository",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra import stack_file
-from infra.plan.findings import Checked, Stated, listed, refuse
-from infra.plan.model.deployments import Devices
-from infra.plan.model.pools import PoolPlan
-from infra.plan.workloads.larger import larger
-from infra.plan.workloads.model_memory import model_memory
-from infra.plan.workloads.server_flags import meant
-from infra.plan.workloads.texts import SECRETS
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.model.deployments import Devices
+from slicewright.infra.plan.model.pools import PoolPlan
+from slicewright.infra.plan.workloads.larger import larger
+from slicewright.infra.plan.workloads.model_memory import model_memory
+from slicewright.infra.plan.workloads.server_flags import meant
+from slicewright.infra.plan.workloads.texts import SECRETS
 
 _TYPED: Final[Mapping[str, str]] = {
     "--model": "model",

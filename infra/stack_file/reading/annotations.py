@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field, Tag
 
-from infra.stack_file.nearest import nearest_names
-from infra.stack_file.problem import Path
-from infra.stack_file.schema.fleet import Fleet
-from infra.stack_file.schema.model import MAPPING_TAG, WORD_TAG
+from slicewright.infra.stack_file.nearest import nearest_names
+from slicewright.infra.stack_file.problem import Path
+from slicewright.infra.stack_file.schema.fleet import Fleet
+from slicewright.infra.stack_file.schema.model import MAPPING_TAG, WORD_TAG
 
 SIMILAR = 0.7
 """Similarity (0 to 1, difflib) that makes a key count as a misspelling of another key."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from infra.stack_file.reading.annotations import constraints_of, example, keys_of
-from infra.stack_file.reading.formatting import flow_style
-from infra.stack_file.schema.constraints import (
+from slicewright.infra.stack_file.reading.annotations import constraints_of, example, keys_of
+from slicewright.infra.stack_file.reading.formatting import flow_style
+from slicewright.infra.stack_file.schema.constraints import (
     ConstraintError,
     DnsLabel,
     FreeText,

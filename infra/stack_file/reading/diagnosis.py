@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from infra.stack_file.problem import Path, Problem
+from slicewright.infra.stack_file.problem import Path, Problem
 
 MISSING = "is missing"
 """The reason of a problem with a missing required key."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from infra.stack_file.problem import KEY, Path
+from slicewright.infra.stack_file.problem import KEY, Path
 
 _KEY_LENGTH = 60
 """Characters shown of a key or value: enough to find it."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import yaml
 
-from infra.stack_file.reading.not_readable import NotReadable
+from slicewright.infra.stack_file.reading.not_readable import NotReadable
 
 MERGE = "<<"
 """The key that merges. The engine's YAML library accepts it in quotes, too."""

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import yaml
 
-from infra.stack_file.problem import Path
-from infra.stack_file.reading import scalars
-from infra.stack_file.reading.merges import MERGE, Merges
-from infra.stack_file.reading.scalars import Kind
-from infra.stack_file.reading.yaml_reader import PLAIN, has_own_tag
+from slicewright.infra.stack_file.problem import Path
+from slicewright.infra.stack_file.reading import scalars
+from slicewright.infra.stack_file.reading.merges import MERGE, Merges
+from slicewright.infra.stack_file.reading.scalars import Kind
+from slicewright.infra.stack_file.reading.yaml_reader import PLAIN, has_own_tag
 
 
 class Entry(NamedTuple):

@@ -6,13 +6,13 @@ import dataclasses
 import json
 from pathlib import Path as FilePath
 
-from infra.stack_file.problem import Problem
-from infra.stack_file.reading.formatting import describe, plain, shorten
-from infra.stack_file.reading.not_readable import NotReadable
-from infra.stack_file.reading.recovery import ENCRYPTED, recover
-from infra.stack_file.reading.source import Source, read
-from infra.stack_file.reading.spec_error import SpecError
-from infra.stack_file.schema.fleet import ByoFleet, Fleet
+from slicewright.infra.stack_file.problem import Problem
+from slicewright.infra.stack_file.reading.formatting import describe, plain, shorten
+from slicewright.infra.stack_file.reading.not_readable import NotReadable
+from slicewright.infra.stack_file.reading.recovery import ENCRYPTED, recover
+from slicewright.infra.stack_file.reading.source import Source, read
+from slicewright.infra.stack_file.reading.spec_error import SpecError
+from slicewright.infra.stack_file.schema.fleet import ByoFleet, Fleet
 
 
 def parse_file(file: FilePath, *, name: str | None = None) -> Fleet:

@@ -12,12 +12,23 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from infra.stack_file.problem import Path, Problem
-from infra.stack_file.reading.annotations import FLEET_TYPE, example, is_required, locate, type_at
-from infra.stack_file.reading.diagnosis import Diagnosis, DropValue, RenameKey, ReplaceValue
-from infra.stack_file.reading.source import Source
-from infra.stack_file.reading.validation_errors import diagnose
-from infra.stack_file.schema.fleet import Fleet
+from slicewright.infra.stack_file.problem import Path, Problem
+from slicewright.infra.stack_file.reading.annotations import (
+    FLEET_TYPE,
+    example,
+    is_required,
+    locate,
+    type_at,
+)
+from slicewright.infra.stack_file.reading.diagnosis import (
+    Diagnosis,
+    DropValue,
+    RenameKey,
+    ReplaceValue,
+)
+from slicewright.infra.stack_file.reading.source import Source
+from slicewright.infra.stack_file.reading.validation_errors import diagnose
+from slicewright.infra.stack_file.schema.fleet import Fleet
 
 _ADAPTER: TypeAdapter[Fleet] = TypeAdapter(FLEET_TYPE)
 _MAX_ROUNDS = 12

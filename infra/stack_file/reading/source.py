@@ -10,11 +10,16 @@ from typing import Any
 
 import yaml
 
-from infra.stack_file.problem import KEY, Path, Problem
-from infra.stack_file.reading.merges import at
-from infra.stack_file.reading.nodes import Nodes
-from infra.stack_file.reading.not_readable import NotReadable
-from infra.stack_file.reading.yaml_reader import NO_TEMPLATES, Loader, Reader, check_depth
+from slicewright.infra.stack_file.problem import KEY, Path, Problem
+from slicewright.infra.stack_file.reading.merges import at
+from slicewright.infra.stack_file.reading.nodes import Nodes
+from slicewright.infra.stack_file.reading.not_readable import NotReadable
+from slicewright.infra.stack_file.reading.yaml_reader import (
+    NO_TEMPLATES,
+    Loader,
+    Reader,
+    check_depth,
+)
 
 _MAX_BYTES = 4 * 1024 * 1024
 

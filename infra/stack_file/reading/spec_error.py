@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.stack_file.problem import Path, Problem
-from infra.stack_file.reading.formatting import format_path, plain, shorten
-from infra.stack_file.reading.recovery import RecoveredFleet
-from infra.stack_file.reading.source import Source
+from slicewright.infra.stack_file.problem import Path, Problem
+from slicewright.infra.stack_file.reading.formatting import format_path, plain, shorten
+from slicewright.infra.stack_file.reading.recovery import RecoveredFleet
+from slicewright.infra.stack_file.reading.source import Source
 
 _MAX_PROBLEMS = 50
 """Problems of a file that are shown. Nobody would read more before fixing the first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.stack_file.nearest import nearest_names
+from slicewright.infra.stack_file.nearest import nearest_names
 
 KEY_SYNONYMS: Mapping[str, str] = {
     "instance_type": "machine_type",

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.stack_file.nearest import nearest_names
-from infra.stack_file.problem import Path, Problem
-from infra.stack_file.reading.annotations import SIMILAR, tag_for_keys, type_at
-from infra.stack_file.reading.diagnosis import MISSING, Diagnosis, DropValue, Fix, ReplaceValue
-from infra.stack_file.reading.formatting import comma_separated, format_value
-from infra.stack_file.reading.source import Source
-from infra.stack_file.reading.synonyms import closest_word
+from slicewright.infra.stack_file.nearest import nearest_names
+from slicewright.infra.stack_file.problem import Path, Problem
+from slicewright.infra.stack_file.reading.annotations import SIMILAR, tag_for_keys, type_at
+from slicewright.infra.stack_file.reading.diagnosis import (
+    MISSING,
+    Diagnosis,
+    DropValue,
+    Fix,
+    ReplaceValue,
+)
+from slicewright.infra.stack_file.reading.formatting import comma_separated, format_value
+from slicewright.infra.stack_file.reading.source import Source
+from slicewright.infra.stack_file.reading.synonyms import closest_word
 
 MODES: Mapping[str, str] = {
     "partition": "native (GKE), operator (NVIDIA's mig-manager), or none",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from infra.stack_file.nearest import nearest_names
-from infra.stack_file.problem import Path, Problem
-from infra.stack_file.reading.annotations import SIMILAR, example, type_at
-from infra.stack_file.reading.diagnosis import Diagnosis, DropValue, Fix, RenameKey
-from infra.stack_file.reading.formatting import comma_separated, format_value
-from infra.stack_file.reading.source import Source
-from infra.stack_file.reading.synonyms import KEY_SYNONYMS, NEEDLESS
+from slicewright.infra.stack_file.nearest import nearest_names
+from slicewright.infra.stack_file.problem import Path, Problem
+from slicewright.infra.stack_file.reading.annotations import SIMILAR, example, type_at
+from slicewright.infra.stack_file.reading.diagnosis import Diagnosis, DropValue, Fix, RenameKey
+from slicewright.infra.stack_file.reading.formatting import comma_separated, format_value
+from slicewright.infra.stack_file.reading.source import Source
+from slicewright.infra.stack_file.reading.synonyms import KEY_SYNONYMS, NEEDLESS
 
 
 def diagnose_unknown_key(

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.stack_file.problem import Path, Problem
-from infra.stack_file.reading.annotations import example, is_required, locate, type_at
-from infra.stack_file.reading.coercion import EXPECTED_TYPES, coerce
-from infra.stack_file.reading.diagnosis import (
+from slicewright.infra.stack_file.problem import Path, Problem
+from slicewright.infra.stack_file.reading.annotations import example, is_required, locate, type_at
+from slicewright.infra.stack_file.reading.coercion import EXPECTED_TYPES, coerce
+from slicewright.infra.stack_file.reading.diagnosis import (
     MISSING,
     Diagnosis,
     DropValue,
@@ -18,12 +18,16 @@ from infra.stack_file.reading.diagnosis import (
     RenameKey,
     ReplaceValue,
 )
-from infra.stack_file.reading.formatting import comma_separated, flow_style, format_value
-from infra.stack_file.reading.source import Source
-from infra.stack_file.reading.synonyms import closest_word
-from infra.stack_file.reading.union_tags import MODES, diagnose_tag
-from infra.stack_file.reading.unknown_keys import diagnose_unknown_key
-from infra.stack_file.schema.constraints import ConstraintError
+from slicewright.infra.stack_file.reading.formatting import (
+    comma_separated,
+    flow_style,
+    format_value,
+)
+from slicewright.infra.stack_file.reading.source import Source
+from slicewright.infra.stack_file.reading.synonyms import closest_word
+from slicewright.infra.stack_file.reading.union_tags import MODES, diagnose_tag
+from slicewright.infra.stack_file.reading.unknown_keys import diagnose_unknown_key
+from slicewright.infra.stack_file.schema.constraints import ConstraintError
 
 
 def diagnose(error: ValidationError, source: Source) -> tuple[Diagnosis, ...]:

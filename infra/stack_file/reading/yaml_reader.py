@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from infra.stack_file.problem import Path, Problem
-from infra.stack_file.reading import scalars
-from infra.stack_file.reading.formatting import shorten
-from infra.stack_file.reading.merges import MERGE, Entry, Merges, at
-from infra.stack_file.reading.not_readable import NotReadable
-from infra.stack_file.reading.scalars import Kind
+from slicewright.infra.stack_file.problem import Path, Problem
+from slicewright.infra.stack_file.reading import scalars
+from slicewright.infra.stack_file.reading.formatting import shorten
+from slicewright.infra.stack_file.reading.merges import MERGE, Entry, Merges, at
+from slicewright.infra.stack_file.reading.not_readable import NotReadable
+from slicewright.infra.stack_file.reading.scalars import Kind
 
 _MAX_VALUES = 200_000
 """Far more than the values of 1,000 pools. Nested aliases can expand to billions."""

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.stack_file.schema.constraints import Cidr, Pattern
-from infra.stack_file.schema.field_types import Labels, NamespaceName
-from infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.constraints import Cidr, Pattern
+from slicewright.infra.stack_file.schema.field_types import Labels, NamespaceName
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 AdminGroup = Annotated[
     str,

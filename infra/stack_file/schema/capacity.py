@@ -1,4 +1,6 @@
-"""How a pool gets its machines. `infra.plan` refuses the modes that a cloud does not have."""
+"""How a pool gets its machines. `slicewright.infra.plan` refuses the modes that a cloud does not
+have.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
-from infra.stack_file.schema.constraints import FreeText, IntRange, Pattern
-from infra.stack_file.schema.model import Shorthand, SpecModel
+from slicewright.infra.stack_file.schema.constraints import FreeText, IntRange, Pattern
+from slicewright.infra.stack_file.schema.model import Shorthand, SpecModel
 
 FLEX_START_HOURS = 168
 """GKE deletes flex-start machines after seven days. Source: GKE docs, flex-start."""
@@ -91,7 +93,9 @@ Capacity = Annotated[
 
 
 class Offered:
-    """The modes that a cloud has, for the JSON Schema. `infra.plan` refuses the others."""
+    """The modes that a cloud has, for the JSON Schema. `slicewright.infra.plan` refuses the
+    others.
+    """
 
     def __init__(self, *modes: str) -> None:
         self.modes = modes

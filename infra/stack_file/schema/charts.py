@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from infra.stack_file.schema.constraints import FreeText, Pattern
+from slicewright.infra.stack_file.schema.constraints import FreeText, Pattern
 
 Registry = Annotated[
     str,

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
-from infra.stack_file.problem import REFERENCE
+from slicewright.infra.stack_file.problem import REFERENCE
 
 OWN_LIMIT = "slicewright's own limit"
 
@@ -41,7 +41,7 @@ class IntRange(Constraint):
 
     minimum: int
     maximum: int | None = None
-    """None if the bound depends on other keys. `infra.plan` checks it then."""
+    """None if the bound depends on other keys. `slicewright.infra.plan` checks it then."""
     unit: str = ""
     """Singular, for messages: `minute`, `GB`."""
     why_minimum: str = ""

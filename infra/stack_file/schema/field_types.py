@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from infra.stack_file.schema.constraints import IntRange, NotEmpty, Pattern, QualifiedName
+from slicewright.infra.stack_file.schema.constraints import (
+    IntRange,
+    NotEmpty,
+    Pattern,
+    QualifiedName,
+)
 
 LabelKey = Annotated[str, QualifiedName()]
 LabelValue = Annotated[

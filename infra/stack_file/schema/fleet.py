@@ -1,6 +1,6 @@
 """The value of `slicewright:fleet`: a schema for GKE, EKS, existing clusters and hosts.
 
-It covers structure and syntax. `infra.plan` checks against the catalog whether a
+It covers structure and syntax. `slicewright.infra.plan` checks against the catalog whether a
 machine type exists or a layout fits.
 """
 
@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from infra.stack_file.schema.access import AdminGroup, MetricsSource, PodGuard
-from infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, FreeText, IntRange, NotEmpty
-from infra.stack_file.schema.eks.cluster import EksCluster
-from infra.stack_file.schema.eks.pools import EksPool
-from infra.stack_file.schema.field_types import Image, ZoneNames
-from infra.stack_file.schema.fractional import Fractional
-from infra.stack_file.schema.gke.cluster import GkeCluster
-from infra.stack_file.schema.gke.pools import GkePool
-from infra.stack_file.schema.gpu_operator import GpuOperator
-from infra.stack_file.schema.hosts import Host
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.monitoring import Monitoring
-from infra.stack_file.schema.pools import ByoPool, Fixed, Nodes
-from infra.stack_file.schema.workloads.autoscaling import Keda, PodAutoscaling
-from infra.stack_file.schema.workloads.kinds import AnyWorkload
-from infra.stack_file.schema.workloads.served import ObjectName
+from slicewright.infra.stack_file.schema.access import AdminGroup, MetricsSource, PodGuard
+from slicewright.infra.stack_file.schema.constraints import (
+    OWN_LIMIT,
+    DnsLabel,
+    FreeText,
+    IntRange,
+    NotEmpty,
+)
+from slicewright.infra.stack_file.schema.eks.cluster import EksCluster
+from slicewright.infra.stack_file.schema.eks.pools import EksPool
+from slicewright.infra.stack_file.schema.field_types import Image, ZoneNames
+from slicewright.infra.stack_file.schema.fractional import Fractional
+from slicewright.infra.stack_file.schema.gke.cluster import GkeCluster
+from slicewright.infra.stack_file.schema.gke.pools import GkePool
+from slicewright.infra.stack_file.schema.gpu_operator import GpuOperator
+from slicewright.infra.stack_file.schema.hosts import Host
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.monitoring import Monitoring
+from slicewright.infra.stack_file.schema.pools import ByoPool, Fixed, Nodes
+from slicewright.infra.stack_file.schema.workloads.autoscaling import Keda, PodAutoscaling
+from slicewright.infra.stack_file.schema.workloads.kinds import AnyWorkload
+from slicewright.infra.stack_file.schema.workloads.served import ObjectName
 
 
 class SystemPool(SpecModel):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, IntRange
-from infra.stack_file.schema.field_types import Memory
-from infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, IntRange
+from slicewright.infra.stack_file.schema.field_types import Memory
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 Policy = Literal["binpack", "spread"]
 

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema import charts
-from infra.stack_file.schema.constraints import DnsLabel, FreeText, IntRange, Pattern
-from infra.stack_file.schema.field_types import Labels
-from infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema import charts
+from slicewright.infra.stack_file.schema.constraints import DnsLabel, FreeText, IntRange, Pattern
+from slicewright.infra.stack_file.schema.field_types import Labels
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 _Version = Annotated[str, FreeText("a version", "NVIDIA/gpu-operator, values.yaml", "v0.20.0")]
 

@@ -6,9 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.constraints import OWN_LIMIT, FreeText, IntRange, NotEmpty, Pattern
-from infra.stack_file.schema.field_types import GpuCount, GpuIndex, ProfileName
-from infra.stack_file.schema.model import Shorthand, SpecModel
+from slicewright.infra.stack_file.schema.constraints import (
+    OWN_LIMIT,
+    FreeText,
+    IntRange,
+    NotEmpty,
+    Pattern,
+)
+from slicewright.infra.stack_file.schema.field_types import GpuCount, GpuIndex, ProfileName
+from slicewright.infra.stack_file.schema.model import Shorthand, SpecModel
 
 
 class GpuChoice(SpecModel):

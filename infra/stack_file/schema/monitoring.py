@@ -7,11 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema import charts
-from infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, IntRange, Pattern
-from infra.stack_file.schema.field_types import LabelKey, LabelValue, Memory, NamespaceName
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.workloads.served import ObjectName
+from slicewright.infra.stack_file.schema import charts
+from slicewright.infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, IntRange, Pattern
+from slicewright.infra.stack_file.schema.field_types import (
+    LabelKey,
+    LabelValue,
+    Memory,
+    NamespaceName,
+)
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.workloads.served import ObjectName
 
 _CHART = "prometheus-community/helm-charts, charts/kube-prometheus-stack"
 Url = Annotated[

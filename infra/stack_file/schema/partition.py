@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from infra.stack_file.schema.constraints import FreeText, IntRange, NotEmpty
-from infra.stack_file.schema.field_types import GpuIndex, ProfileName, ResourceName
-from infra.stack_file.schema.model import Shorthand, SpecModel
+from slicewright.infra.stack_file.schema.constraints import FreeText, IntRange, NotEmpty
+from slicewright.infra.stack_file.schema.field_types import GpuIndex, ProfileName, ResourceName
+from slicewright.infra.stack_file.schema.model import Shorthand, SpecModel
 
 
 class Unpartitioned(SpecModel):

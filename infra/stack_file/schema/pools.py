@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.stack_file.schema.capacity import Capacity, OnDemand
-from infra.stack_file.schema.constraints import DnsLabel, IntRange
-from infra.stack_file.schema.field_types import (
+from slicewright.infra.stack_file.schema.capacity import Capacity, OnDemand
+from slicewright.infra.stack_file.schema.constraints import DnsLabel, IntRange
+from slicewright.infra.stack_file.schema.field_types import (
     MAX_NODES,
     NODE_LIMIT,
     LabelKey,
@@ -16,10 +16,15 @@ from infra.stack_file.schema.field_types import (
     LabelValue,
     NodeCount,
 )
-from infra.stack_file.schema.hosts import GpuChoice
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.partition import Exclusive, OperatorPartition, Sharing, Unpartitioned
-from infra.stack_file.schema.rollout import Rollout
+from slicewright.infra.stack_file.schema.hosts import GpuChoice
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.partition import (
+    Exclusive,
+    OperatorPartition,
+    Sharing,
+    Unpartitioned,
+)
+from slicewright.infra.stack_file.schema.rollout import Rollout
 
 
 class Taint(SpecModel):

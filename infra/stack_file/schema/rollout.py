@@ -1,4 +1,6 @@
-"""A pool's `rollout`. Defaults, bounds and descriptions are those of `apis.gpu_pool`."""
+"""A pool's `rollout`. Defaults, bounds and descriptions are those of
+`slicewright.apis.gpu_pool`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
-from apis.gpu_pool.rollout_policy import (
+from slicewright.apis.gpu_pool.rollout_policy import (
     DEFAULT_POLICY,
     SETTINGS,
     DrainPolicy,
@@ -17,9 +19,21 @@ from apis.gpu_pool.rollout_policy import (
     OnTimeout,
     RolloutPolicy,
 )
-from apis.gpu_pool.settings import Choice, Duration, NodeShare, NodeTotal, Switch, describe
-from infra.stack_file.schema.constraints import OWN_LIMIT, Constraint, ConstraintError, IntRange
-from infra.stack_file.schema.model import SpecModel
+from slicewright.apis.gpu_pool.settings import (
+    Choice,
+    Duration,
+    NodeShare,
+    NodeTotal,
+    Switch,
+    describe,
+)
+from slicewright.infra.stack_file.schema.constraints import (
+    OWN_LIMIT,
+    Constraint,
+    ConstraintError,
+    IntRange,
+)
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 _DRAIN: Final = DEFAULT_POLICY.drain
 _ON_TIMEOUT: Final[Mapping[str, OnTimeout]] = {"stop": "Stop", "force": "Force"}

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Ge
 
-from rehearsal.clouds.core import account_file
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.strict import Strict
+from slicewright.rehearsal.clouds.core import account_file
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.strict import Strict
 
 FILE = "aws-account.json"
 ORDINARY_VCPUS: Mapping[str, int] = {

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import ROLES
-from rehearsal.clouds.core.context import Context, Methods
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.state import ROLES
+from slicewright.rehearsal.clouds.core.context import Context, Methods
 
 _FIELD = "PermissionsBoundary"
 _KIND = "PermissionsBoundaryPolicy"

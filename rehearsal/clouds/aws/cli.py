@@ -6,7 +6,12 @@ Other commands go to the user's own `aws`, which the environment's variables lea
 import os
 import sys
 
-from rehearsal.clouds.core.exec_credential import NoCredential, credential, environment, run
+from slicewright.rehearsal.clouds.core.exec_credential import (
+    NoCredential,
+    credential,
+    environment,
+    run,
+)
 
 _OPTIONS = ("--cluster-name", "--region", "--output", "--role-arn", "--profile", "--cluster-id")
 

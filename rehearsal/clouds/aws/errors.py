@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fault_file import ApiError, BackgroundUpdate, Throttling
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fault_file import ApiError, BackgroundUpdate, Throttling
 
 
 def aws_error(name: str, message: str, *, code: int = 400) -> CloudError:

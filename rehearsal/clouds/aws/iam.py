@@ -9,14 +9,14 @@ import unicodedata
 from typing import Any
 from urllib.parse import quote
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.boundaries import Boundaries, bounded
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.role_policies import RolePolicies, inline
-from rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.boundaries import Boundaries, bounded
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.role_policies import RolePolicies, inline
+from slicewright.rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 ACCOUNT = "123456789012"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.models import service_model
-from rehearsal.clouds.core.context import Handler
-from rehearsal.clouds.core.store import Kind, Store
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.models import service_model
+from slicewright.rehearsal.clouds.core.context import Handler
+from slicewright.rehearsal.clouds.core.store import Kind, Store
 
 TOKENS = Kind[JsonObject]("aws-tokens")
 """By a hash of service, region, operation and token: `request` without the token, and `answer`."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT, shown_role
-from rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
-from rehearsal.clouds.core.context import Context, Methods, now_precisely
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT, shown_role
+from slicewright.rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now_precisely
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 class InstanceProfiles:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import Key, account_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.core.context import Context, Methods
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import Key, account_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.core.context import Context, Methods
 
 
 class Kms:

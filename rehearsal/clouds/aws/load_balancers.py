@@ -10,21 +10,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.network_interfaces import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import (
     add_balancer_group,
     add_interface,
     detach_interfaces,
     owned_by,
     tag_list,
 )
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import LOAD_BALANCERS, SUBNETS, TARGET_GROUPS
-from rehearsal.clouds.aws.zones import in_known_regions
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import LOAD_BALANCERS, SUBNETS, TARGET_GROUPS
+from slicewright.rehearsal.clouds.aws.zones import in_known_regions
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 _TYPE = "service.beta.kubernetes.io/aws-load-balancer-type"
 _SCHEME = "service.beta.kubernetes.io/aws-load-balancer-internal"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from infra import catalog
-from rehearsal.clouds.core.machines import Machine, capacity_memory_ki, load
+from slicewright.infra import catalog
+from slicewright.rehearsal.clouds.core.machines import Machine, capacity_memory_ki, load
 
 
 @cache

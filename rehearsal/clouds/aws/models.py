@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 SERVICES: Mapping[str, str] = {
     "eks": "eks",

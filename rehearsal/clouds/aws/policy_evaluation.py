@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rehearsal.clouds.core.errors import not_simulated
+from slicewright.rehearsal.clouds.core.errors import not_simulated
 
 Decision = Literal["allowed", "explicitDeny", "implicitDeny"]
 Policy = Mapping[str, Any]

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import Caller, account_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.policy_evaluation import Context as Keys
-from rehearsal.clouds.aws.policy_evaluation import Evaluation, evaluate
-from rehearsal.clouds.core.context import Context, Methods
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import Caller, account_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.policy_evaluation import Context as Keys
+from slicewright.rehearsal.clouds.aws.policy_evaluation import Evaluation, evaluate
+from slicewright.rehearsal.clouds.core.context import Context, Methods
 
 _APART = frozenset({"iam:PassRole"})
 _FEWEST = 100

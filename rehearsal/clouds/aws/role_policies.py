@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.policy_evaluation import Context, evaluate
-from rehearsal.clouds.aws.state import ROLES
-from rehearsal.clouds.core.context import Methods
-from rehearsal.clouds.core.store import Store
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.policy_evaluation import Context, evaluate
+from slicewright.rehearsal.clouds.aws.state import ROLES
+from slicewright.rehearsal.clouds.core.context import Methods
+from slicewright.rehearsal.clouds.core.store import Store
 
 
 class RolePolicies:

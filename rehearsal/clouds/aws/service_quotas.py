@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.zones import in_known_regions
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.zones import in_known_regions
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 _NAMES = {
     ("ec2", "L-417A185B"): "Running On-Demand P instances",

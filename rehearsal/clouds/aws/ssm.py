@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.checks import AMI_RELEASE, VERSIONS, default_release
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.core.context import Methods
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.eks.checks import AMI_RELEASE, VERSIONS, default_release
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.core.context import Methods
 
 _RELEASE = re.compile(
     r"/aws/service/eks/optimized-ami/(?P<version>1\.\d+)/amazon-linux-2023/(?P<arch>x86_64|arm64)/"

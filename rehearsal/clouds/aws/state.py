@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.node_group import GroupRecord
-from rehearsal.clouds.core.store import Kind
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.node_group import GroupRecord
+from slicewright.rehearsal.clouds.core.store import Kind
 
 ROLES = Kind[JsonObject]("aws-iam/roles")
 """By name: the role, its trust policy (`trust`), the ARNs of its managed policies (`policies`), its

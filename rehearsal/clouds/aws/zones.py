@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from infra import catalog
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import Account
-from rehearsal.clouds.core.context import Handler, Methods
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.infra import catalog
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import Account
+from slicewright.rehearsal.clouds.core.context import Handler, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 # Zones in which EKS has no room for control planes. Source: EKS user guide, "Amazon EKS networking
 # requirements for VPC and subnets": use1-az3, usw1-az2, cac1-az3. apne1-az3 is not offered to new

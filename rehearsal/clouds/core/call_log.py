@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError, ConnectionLost
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError, ConnectionLost
 
 FILE = Path("log") / "cloud-calls.jsonl"
 _SECRET = re.compile(r"password|secret|token|user-?data|private-?key|startup-script", re.IGNORECASE)

@@ -7,8 +7,8 @@ import json
 import socket
 from pathlib import Path
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.unix_socket import socket_address
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.unix_socket import socket_address
 
 
 class CloudUnreachable(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from rehearsal.clouds.core.store import Kind, Store
+from slicewright.rehearsal.clouds.core.store import Kind, Store
 
 
 class _Claim(TypedDict):

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.control_planes import ControlPlanes
-from rehearsal.clouds.core.faults import Faults
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.core.tasks import Tasks
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.control_planes import ControlPlanes
+from slicewright.rehearsal.clouds.core.faults import Faults
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.core.tasks import Tasks
 
 Handler = Callable[[JsonObject, JsonObject], JsonObject]
 """(params, body) -> the cloud's answer. Raises CloudError."""

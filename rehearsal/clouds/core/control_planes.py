@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rehearsal.clouds.core.node_api import ApiServerNodes, NodeApi
+from slicewright.rehearsal.clouds.core.node_api import ApiServerNodes, NodeApi
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,9 @@ class LocalControlPlanes:
     environment: Path
 
     def start(self, cluster: str, *, critical_pods_need_quota: bool = False) -> Address:
-        from rehearsal.cluster import control_plane
-        from rehearsal.host import processes
-        from rehearsal.host.toolchain import Toolchain
+        from slicewright.rehearsal.cluster import control_plane
+        from slicewright.rehearsal.host import processes
+        from slicewright.rehearsal.host.toolchain import Toolchain
 
         control_plane.start(
             self.environment,
@@ -57,7 +57,7 @@ class LocalControlPlanes:
             argv = [
                 sys.executable,
                 "-m",
-                "rehearsal.cluster.kubelet",
+                "slicewright.rehearsal.cluster.kubelet",
                 "--environment",
                 str(self.environment),
                 "--cluster",
@@ -71,8 +71,8 @@ class LocalControlPlanes:
         return Address(server=stored["server"], ca_data=stored["ca_data"])
 
     def remove(self, cluster: str) -> None:
-        from rehearsal.cluster import control_plane
-        from rehearsal.host import processes
+        from slicewright.rehearsal.cluster import control_plane
+        from slicewright.rehearsal.host import processes
 
         kubelet = processes.find(self.environment, f"kubelet-{cluster}")
         if kubelet is not None:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import now
-from rehearsal.clouds.core.control_planes import Address
-from rehearsal.clouds.core.node_api import NodeApi, NotReady
-from rehearsal.clouds.core.taints import Taint, changed_taints
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import now
+from slicewright.rehearsal.clouds.core.control_planes import Address
+from slicewright.rehearsal.clouds.core.node_api import NodeApi, NotReady
+from slicewright.rehearsal.clouds.core.taints import Taint, changed_taints
 
 
 @dataclass(frozen=True)

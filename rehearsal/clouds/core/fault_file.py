@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from annotated_types import Ge, Gt, Interval, Le, MinLen
 
-from rehearsal.clouds.core.strict import Strict
-from rehearsal.cluster.kubelet.images.answers import Answer
+from slicewright.rehearsal.clouds.core.strict import Strict
+from slicewright.rehearsal.cluster.kubelet.images.answers import Answer
 
 NAME = "faults.json"
 

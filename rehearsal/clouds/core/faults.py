@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from apis.names import POOL_LABEL
-from kubeapi import JsonObject
-from rehearsal.clouds.core.fault_file import (
+from slicewright.apis.names import POOL_LABEL
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.fault_file import (
     CallFault,
     Fault,
     FaultFileError,
@@ -23,7 +23,7 @@ from rehearsal.clouds.core.fault_file import (
     as_json,
     read,
 )
-from rehearsal.clouds.core.store import Kind, Store
+from slicewright.rehearsal.clouds.core.store import Kind, Store
 
 USES = Kind[JsonObject]("faults-used")
 """By a hash of the fault: how many calls it has seen and met, and since when it is there."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 Call = Callable[[str, str, JsonObject, JsonObject], JsonObject]
 """service, method, parameters, body -> answer: `Cloud.call`. Raises CloudError."""

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from kubeapi import ApiError, Client, JsonObject, Unreachable
-from rehearsal.clouds.core.taints import Taint, changed_taints
-from rehearsal.cluster.control_plane.kubelets import (
+from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable
+from slicewright.rehearsal.clouds.core.taints import Taint, changed_taints
+from slicewright.rehearsal.cluster.control_plane.kubelets import (
     controller_of,
     kubelet_may_label,
     kubelet_of,

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.node_api import NodeApi
-from rehearsal.clouds.core.store import Kind, Store
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.node_api import NodeApi
+from slicewright.rehearsal.clouds.core.store import Kind, Store
 
 _PARALLEL_NODES = 16
 

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.taints import Taint
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.taints import Taint
 
 KUBERNETES = "1.36.2"
 MACHINE_ANNOTATION = "rehearsal.slicewright.io/machine"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 STARTUP_TAINTS = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",

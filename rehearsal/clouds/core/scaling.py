@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.pod_fit import STARTUP_TAINTS, SchedulableNode, placed
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.pod_fit import STARTUP_TAINTS, SchedulableNode, placed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.store import Kind, Store
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.store import Kind, Store
 
 Task = Callable[[JsonObject], None]
 

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from rehearsal.clouds.core import account_file
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.strict import Strict
+from slicewright.rehearsal.clouds.core import account_file
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.strict import Strict
 
 FILE = "google-account.json"
 _Machines = Annotated[int, Ge(0)]

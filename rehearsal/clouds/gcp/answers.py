@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rehearsal.clouds.gcp.models import document, find_method
+from slicewright.rehearsal.clouds.gcp.models import document, find_method
 
 # Protobuf's JSON mapping writes these as strings; JavaScript's numbers would lose digits.
 _LONG = frozenset({"int64", "uint64"})

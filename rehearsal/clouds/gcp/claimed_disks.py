@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, made_in
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
-from rehearsal.clouds.core.store import Kind
-from rehearsal.clouds.gcp.compute_answers import API, common
-from rehearsal.clouds.gcp.state import CLUSTERS, DISKS, SNAPSHOTS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, made_in
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
+from slicewright.rehearsal.clouds.core.store import Kind
+from slicewright.rehearsal.clouds.gcp.compute_answers import API, common
+from slicewright.rehearsal.clouds.gcp.state import CLUSTERS, DISKS, SNAPSHOTS
 
 _DRIVER = "pd.csi.storage.gke.io"
 Keyed = tuple[str, JsonObject]

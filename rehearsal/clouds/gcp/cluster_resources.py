@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Handler, Methods
-from rehearsal.clouds.core.errors import not_simulated
-from rehearsal.clouds.core.store import Kind
-from rehearsal.clouds.gcp import compute_answers
-from rehearsal.clouds.gcp.claimed_disks import in_use
-from rehearsal.clouds.gcp.compute_answers import API, done
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Handler, Methods
+from slicewright.rehearsal.clouds.core.errors import not_simulated
+from slicewright.rehearsal.clouds.core.store import Kind
+from slicewright.rehearsal.clouds.gcp import compute_answers
+from slicewright.rehearsal.clouds.gcp.claimed_disks import in_use
+from slicewright.rehearsal.clouds.gcp.compute_answers import API, done
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.state import (
     ADDRESSES,
     BACKEND_SERVICES,
     DISKS,

@@ -9,19 +9,25 @@ import re
 import secrets
 from collections.abc import Iterator
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.store import Kind
-from rehearsal.clouds.gcp.cluster_resources import ClusterResources, users_of
-from rehearsal.clouds.gcp.compute_answers import API, common, done, in_use, referenced_network
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.firewalls import Firewalls
-from rehearsal.clouds.gcp.gke.node_networks import pools_in
-from rehearsal.clouds.gcp.gke.quotas import check_networks
-from rehearsal.clouds.gcp.instances import Instances
-from rehearsal.clouds.gcp.routers import Routers
-from rehearsal.clouds.gcp.shared_vpcs import SharedVpcs
-from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, ROUTERS, SUBNETWORKS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.store import Kind
+from slicewright.rehearsal.clouds.gcp.cluster_resources import ClusterResources, users_of
+from slicewright.rehearsal.clouds.gcp.compute_answers import (
+    API,
+    common,
+    done,
+    in_use,
+    referenced_network,
+)
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.firewalls import Firewalls
+from slicewright.rehearsal.clouds.gcp.gke.node_networks import pools_in
+from slicewright.rehearsal.clouds.gcp.gke.quotas import check_networks
+from slicewright.rehearsal.clouds.gcp.instances import Instances
+from slicewright.rehearsal.clouds.gcp.routers import Routers
+from slicewright.rehearsal.clouds.gcp.shared_vpcs import SharedVpcs
+from slicewright.rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, ROUTERS, SUBNETWORKS
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 

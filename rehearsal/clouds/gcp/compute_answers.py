@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 import secrets
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import now_precisely
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import NETWORKS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import now_precisely
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.state import NETWORKS
 
 API = "https://www.googleapis.com/compute/v1"
 

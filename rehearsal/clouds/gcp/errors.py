@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fault_file import ApiError, BackgroundUpdate, Throttling
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fault_file import ApiError, BackgroundUpdate, Throttling
 
 # google.rpc.Code for each HTTP code in use (googleapis/googleapis, google/rpc/code.proto).
 _STATUS = {

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.gcp.compute_answers import API, common, done, referenced_network
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import FIREWALLS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.gcp.compute_answers import API, common, done, referenced_network
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.state import FIREWALLS
 
 
 class Firewalls:

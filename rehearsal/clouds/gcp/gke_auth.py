@@ -2,7 +2,13 @@
 
 import sys
 
-from rehearsal.clouds.core.exec_credential import NoCredential, clusters, credential, exec_info, run
+from slicewright.rehearsal.clouds.core.exec_credential import (
+    NoCredential,
+    clusters,
+    credential,
+    exec_info,
+    run,
+)
 
 
 def answer() -> str:

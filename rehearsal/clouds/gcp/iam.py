@@ -6,14 +6,14 @@ import re
 import secrets
 import time
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.store import Kind
-from rehearsal.clouds.gcp.account import account_of
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.etag import etag
-from rehearsal.clouds.gcp.org_policies import account_violation
-from rehearsal.clouds.gcp.state import POLICIES, SERVICE_ACCOUNTS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.store import Kind
+from slicewright.rehearsal.clouds.gcp.account import account_of
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.etag import etag
+from slicewright.rehearsal.clouds.gcp.org_policies import account_violation
+from slicewright.rehearsal.clouds.gcp.state import POLICIES, SERVICE_ACCOUNTS
 
 _ACCOUNT_ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ROLE = re.compile(r"(projects/[^/]+/|organizations/[^/]+/)?roles/[A-Za-z0-9_.]+")

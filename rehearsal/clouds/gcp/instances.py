@@ -6,11 +6,11 @@ Engine documentation, "About repairing VMs for high availability in MIGs".
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.gcp.compute_answers import API, done
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import NODE_POOLS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.gcp.compute_answers import API, done
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.state import NODE_POOLS
 
 
 class Instances:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.gcp.account import account_of
-from rehearsal.clouds.gcp.errors import google_error
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.gcp.account import account_of
+from slicewright.rehearsal.clouds.gcp.errors import google_error
 
 
 class CloudKms:

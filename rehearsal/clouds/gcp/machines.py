@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from rehearsal.clouds.core.machines import Machine, load
+from slicewright.rehearsal.clouds.core.machines import Machine, load
 
 GPU_MODELS: Mapping[str, str] = {
     "nvidia-tesla-t4": "T4",
@@ -23,7 +23,7 @@ GPU_MODELS: Mapping[str, str] = {
     "nvidia-gb200": "GB200",
     "nvidia-rtx-pro-6000": "RTX-PRO-6000",
 }
-"""Accelerator type -> the GPU's key in rehearsal.cluster.silicon.models."""
+"""Accelerator type -> the GPU's key in slicewright.rehearsal.cluster.silicon.models."""
 
 MIG_MODELS = frozenset({"A100-40", "A100-80", "H100-80", "H200", "B200", "GB200", "RTX-PRO-6000"})
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.errors import google_error
 
 DOCUMENTS: Mapping[str, str] = {
     "container": "container.v1",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from infra import catalog
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.compute_answers import API, common
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke import quotas
-from rehearsal.clouds.gcp.gke.defaults import region_of, zones_of
-from rehearsal.clouds.gcp.gke.reservations import reservation_of
-from rehearsal.clouds.gcp.machines import machines
+from slicewright.infra import catalog
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.compute_answers import API, common
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke import quotas
+from slicewright.rehearsal.clouds.gcp.gke.defaults import region_of, zones_of
+from slicewright.rehearsal.clouds.gcp.gke.reservations import reservation_of
+from slicewright.rehearsal.clouds.gcp.machines import machines
 
 
 class Offerings:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.account import Constraint, account_of
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.projects import project_number
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.account import Constraint, account_of
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.projects import project_number
 
 _EXTERNAL = "compute.vmExternalIpAccess"
 _SHIELDED = "compute.requireShieldedVm"

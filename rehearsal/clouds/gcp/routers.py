@@ -6,11 +6,11 @@ a gateway for all subnets of a network and region excludes any other.
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.gcp.compute_answers import API, common, done, referenced_network
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import ROUTERS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.gcp.compute_answers import API, common, done, referenced_network
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.state import ROUTERS
 
 
 class Routers:

@@ -13,12 +13,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.projects import project_number, project_of
-from rehearsal.clouds.gcp.state import SERVICE_OPERATIONS, SERVICES
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.projects import project_number, project_of
+from slicewright.rehearsal.clouds.gcp.state import SERVICE_OPERATIONS, SERVICES
 
 log = logging.getLogger(__name__)
 INITIAL = "enabled_apis.json"

@@ -5,11 +5,11 @@ Source: Compute Engine REST reference, projects.enableXpnHost, enableXpnResource
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.gcp.compute_answers import API, done
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import SHARED_VPCS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.gcp.compute_answers import API, done
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.state import SHARED_VPCS
 
 
 class SharedVpcs:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.node_group import GroupRecord
-from rehearsal.clouds.core.store import Kind
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.node_group import GroupRecord
+from slicewright.rehearsal.clouds.core.store import Kind
 
 SERVICE_ACCOUNTS = Kind[JsonObject]("iam/serviceAccounts")
 """By e-mail address: in the API's form."""

@@ -3,6 +3,6 @@
 CRDs are cert-manager's own (v1.19.1, deploy/crds), without their descriptions.
 """
 
-from rehearsal.cluster.cert_manager.objects import crds, objects
+from slicewright.rehearsal.cluster.cert_manager.objects import crds, objects
 
 __all__ = ["crds", "objects"]

@@ -1,4 +1,4 @@
-"""`python -m rehearsal.cluster.cert_manager`: runs in a pod, until SIGTERM."""
+"""`python -m slicewright.rehearsal.cluster.cert_manager`: runs in a pod, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import signal
 import sys
 import threading
 
-from kubeapi.client import Client, Unreachable
-from rehearsal.cluster.cert_manager.controller import run
+from slicewright.kubeapi.client import Client, Unreachable
+from slicewright.rehearsal.cluster.cert_manager.controller import run
 
 
 def main() -> int:

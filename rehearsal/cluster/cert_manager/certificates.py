@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 _LIFETIME: Final = datetime.timedelta(days=90)
 _CLOCK_SLACK: Final = datetime.timedelta(minutes=5)

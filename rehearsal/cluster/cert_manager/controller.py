@@ -10,8 +10,8 @@ import logging
 import threading
 from typing import Final
 
-from kubeapi import ApiError, Client, JsonObject, Unreachable
-from rehearsal.cluster.cert_manager.certificates import secret_of, serves
+from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable
+from slicewright.rehearsal.cluster.cert_manager.certificates import secret_of, serves
 
 _log = logging.getLogger(__name__)
 _API: Final = "/apis/cert-manager.io/v1"

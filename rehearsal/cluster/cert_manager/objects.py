@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 _CRDS: Final = Path(__file__).parent / "crds"
 _NAMESPACE: Final = "cert-manager"

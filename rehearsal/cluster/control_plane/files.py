@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rehearsal.cluster.control_plane.errors import ControlPlaneError
+from slicewright.rehearsal.cluster.control_plane.errors import ControlPlaneError
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 

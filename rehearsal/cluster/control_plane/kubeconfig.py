@@ -6,7 +6,7 @@ import base64
 import json
 from pathlib import Path
 
-from rehearsal.cluster.control_plane.pki import Pki
+from slicewright.rehearsal.cluster.control_plane.pki import Pki
 
 
 def render(*, cluster: str, server: str, pki: Pki, user: str) -> str:

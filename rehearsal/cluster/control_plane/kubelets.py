@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubeapi import Client
+from slicewright.kubeapi import Client
 
 _RESERVED: Final = ("kubernetes.io", "k8s.io")
 _KUBELETS_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from kubeapi.client import JsonObject, path_of
-from rehearsal.cluster.control_plane.pki import KWOK
-from rehearsal.cluster.control_plane.process_images import Operands, pattern
+from slicewright.kubeapi.client import JsonObject, path_of
+from slicewright.rehearsal.cluster.control_plane.pki import KWOK
+from slicewright.rehearsal.cluster.control_plane.process_images import Operands, pattern
 
 _STAGES = Path(__file__).parent / "stages"
 NODE_ANNOTATION = "kwok.x-k8s.io/node=fake"

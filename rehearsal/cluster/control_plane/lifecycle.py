@@ -9,8 +9,8 @@ import os
 import shutil
 from pathlib import Path
 
-from kubeapi import ApiError, Client, Unreachable
-from rehearsal.cluster.control_plane import (
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.rehearsal.cluster.control_plane import (
     admission,
     egress,
     files,
@@ -22,12 +22,12 @@ from rehearsal.cluster.control_plane import (
     process_images,
     waiting,
 )
-from rehearsal.cluster.control_plane.errors import ControlPlaneError
-from rehearsal.cluster.control_plane.files import Endpoint
-from rehearsal.cluster.control_plane.parts import Part
-from rehearsal.host import processes
-from rehearsal.host.processes import Recorded
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.control_plane.errors import ControlPlaneError
+from slicewright.rehearsal.cluster.control_plane.files import Endpoint
+from slicewright.rehearsal.cluster.control_plane.parts import Part
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.processes import Recorded
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 _USERS = ("admin", "controller-manager", "scheduler", "kwok", "kubelet")
 _PKI = pki.Pki(directory=Path("pki"))

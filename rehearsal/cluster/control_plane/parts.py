@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rehearsal.cluster.control_plane import egress, kwok
-from rehearsal.cluster.control_plane.pki import FRONT_PROXY, SERVICE_NETWORK, Pki
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.control_plane import egress, kwok
+from slicewright.rehearsal.cluster.control_plane.pki import FRONT_PROXY, SERVICE_NETWORK, Pki
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 # etcd answers on unix sockets in the cluster's own directory (mode 0700) and not on TCP: no other
 # user of the machine can reach it, and no certificate is needed. The names are relative to the

@@ -7,7 +7,7 @@ import random
 import socket
 from pathlib import Path
 
-from rehearsal.cluster.control_plane.errors import ControlPlaneError
+from slicewright.rehearsal.cluster.control_plane.errors import ControlPlaneError
 
 _ADDRESS = "127.0.0.1"
 _LOWEST = 20000

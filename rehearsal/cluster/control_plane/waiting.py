@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kubeapi import ApiError, Client, Unreachable
-from rehearsal.cluster.control_plane.errors import ControlPlaneError
-from rehearsal.host import processes
-from rehearsal.host.processes import Recorded
-from rehearsal.host.toolchain import disk
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.rehearsal.cluster.control_plane.errors import ControlPlaneError
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.processes import Recorded
+from slicewright.rehearsal.host.toolchain import disk
 
 _POLL_S = 0.02
 _LOG_LINES = 8

@@ -1,4 +1,6 @@
-"""`python -m rehearsal.cluster.dcgm_exporter`: serves /metrics in a pod, until SIGTERM."""
+"""`python -m slicewright.rehearsal.cluster.dcgm_exporter`: serves /metrics in a pod, until
+SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from node_agent.attribution import pod_resources
-from node_agent.attribution.grpc_call import CallFailed
-from node_agent.attribution.pod_resources import ContainerDevices
-from rehearsal.cluster.dcgm_exporter.page import page
-from rehearsal.cluster.silicon import state
-from telemetry.endpoints import serve
-from telemetry.signals import at_signal
+from slicewright.node_agent.attribution import pod_resources
+from slicewright.node_agent.attribution.grpc_call import CallFailed
+from slicewright.node_agent.attribution.pod_resources import ContainerDevices
+from slicewright.rehearsal.cluster.dcgm_exporter.page import page
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.telemetry.endpoints import serve
+from slicewright.telemetry.signals import at_signal
 
 _ADDRESS: Final = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"
 """Of the pod: all pods share this machine's network."""

@@ -10,9 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from node_agent.attribution.pod_resources import ContainerDevices
-from rehearsal.cluster.silicon.node_silicon import NO_INSTANCE, Gpu, GpuInstance, Load, NodeSilicon
-from telemetry.prometheus import Family, Sample, labels, lines
+from slicewright.node_agent.attribution.pod_resources import ContainerDevices
+from slicewright.rehearsal.cluster.silicon.node_silicon import (
+    NO_INSTANCE,
+    Gpu,
+    GpuInstance,
+    Load,
+    NodeSilicon,
+)
+from slicewright.telemetry.prometheus import Family, Sample, labels, lines
 
 SIMULATED: Final = "# simulated: DCGM's engine needs real GPUs; these are a rehearsal's\n"
 _SHARED: Final = "::"

@@ -9,11 +9,11 @@ import sys
 import threading
 from typing import Final
 
-from kubeapi.client import ApiError, Client, Unreachable, path_of
-from kubeapi.watch import list_and_watch
-from rehearsal.cluster.feature_discovery import health, objects
-from rehearsal.cluster.node.operands import node_features
-from telemetry.signals import at_signal
+from slicewright.kubeapi.client import ApiError, Client, Unreachable, path_of
+from slicewright.kubeapi.watch import list_and_watch
+from slicewright.rehearsal.cluster.feature_discovery import health, objects
+from slicewright.rehearsal.cluster.node.operands import node_features
+from slicewright.telemetry.signals import at_signal
 
 _DEFAULT_PORT: Final = "-port=8080"
 """NFD's chart probes it without naming it."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from telemetry.endpoints import serve
+from slicewright.telemetry.endpoints import serve
 
 _FLAG: Final = "-port="
 

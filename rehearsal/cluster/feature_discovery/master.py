@@ -6,11 +6,11 @@ import json
 import sys
 import threading
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
-from kubeapi.watch import Event, list_and_watch
-from rehearsal.cluster.feature_discovery import health, objects
-from rehearsal.cluster.node.operands import node_features
-from telemetry.signals import at_signal
+from slicewright.kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
+from slicewright.kubeapi.watch import Event, list_and_watch
+from slicewright.rehearsal.cluster.feature_discovery import health, objects
+from slicewright.rehearsal.cluster.node.operands import node_features
+from slicewright.telemetry.signals import at_signal
 
 _AGAIN_S = 1.0
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.cluster.node.operands.node_features import OF_NODE
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.node.operands.node_features import OF_NODE
 
 OWNED: Final = "nfd.node.kubernetes.io/feature-labels"
 """Annotation in which the master notes the labels that it wrote, in order to remove them."""

@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Final
 
-from kubeapi.client import ApiError, Client, Unreachable, path_of
-from rehearsal.cluster.feature_discovery import objects
+from slicewright.kubeapi.client import ApiError, Client, Unreachable, path_of
+from slicewright.rehearsal.cluster.feature_discovery import objects
 
 _AGAIN_S: Final = 1.0
 """The master may still be ending; the Job looks again."""

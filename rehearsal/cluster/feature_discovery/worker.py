@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from kubeapi.client import SERVICE_ACCOUNT, ApiError, Client, Unreachable
-from rehearsal.cluster.feature_discovery import health
-from rehearsal.cluster.node.operands import node_features
-from telemetry.signals import at_signal
+from slicewright.kubeapi.client import SERVICE_ACCOUNT, ApiError, Client, Unreachable
+from slicewright.rehearsal.cluster.feature_discovery import health
+from slicewright.rehearsal.cluster.node.operands import node_features
+from slicewright.telemetry.signals import at_signal
 
 _EVERY_S: Final = 60.0
 

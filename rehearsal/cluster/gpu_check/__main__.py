@@ -1,4 +1,5 @@
-"""`python -m rehearsal.cluster.gpu_check`: compares this machine's GPUs with the fake's.
+"""`python -m slicewright.rehearsal.cluster.gpu_check`: compares this machine's GPUs with the
+fake's.
 
 Writes a page per model. Exit codes: 0 nothing differs; 1 something differs, or could not be
 compared; 3 no driver answers, the fake cannot be built here, or the pages cannot be written.
@@ -17,21 +18,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import rehearsal
-from node_agent.nvml import profiles
-from node_agent.nvml.observed import Observation, parse
-from node_agent.xids.kernel_log import KernelLog
-from rehearsal.cluster.gpu_check import page
-from rehearsal.cluster.gpu_check.comparing import Difference, differences
-from rehearsal.cluster.gpu_check.reading import ASKED
-from rehearsal.cluster.silicon import models, placement, state
-from rehearsal.host.toolchain import Found, ToolchainError
-from rehearsal.host.toolchain.acquisition import obtain
-from rehearsal.host.toolchain.settings import from_environment
-from rehearsal.host.toolchain.tools import TOOLS
+from slicewright import rehearsal
+from slicewright.node_agent.nvml import profiles
+from slicewright.node_agent.nvml.observed import Observation, parse
+from slicewright.node_agent.xids.kernel_log import KernelLog
+from slicewright.rehearsal.cluster.gpu_check import page
+from slicewright.rehearsal.cluster.gpu_check.comparing import Difference, differences
+from slicewright.rehearsal.cluster.gpu_check.reading import ASKED
+from slicewright.rehearsal.cluster.silicon import models, placement, state
+from slicewright.rehearsal.host.toolchain import Found, ToolchainError
+from slicewright.rehearsal.host.toolchain.acquisition import obtain
+from slicewright.rehearsal.host.toolchain.settings import from_environment
+from slicewright.rehearsal.host.toolchain.tools import TOOLS
 
 SAME, DIFFERENT, CANNOT_RUN = 0, 1, 3
-_ROOT = Path(rehearsal.__file__).parents[1]
+_ROOT = Path(rehearsal.__file__).resolve().parents[1]
 _TIMEOUT_S = 300.0
 
 
@@ -171,7 +172,7 @@ def _library() -> Found:
 
 
 def _read(environment: Mapping[str, str]) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "rehearsal.cluster.gpu_check.reading"]
+    argv = [sys.executable, "-m", "slicewright.rehearsal.cluster.gpu_check.reading"]
     try:
         done = subprocess.run(
             argv,

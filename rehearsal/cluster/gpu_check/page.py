@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rehearsal.cluster.gpu_check.comparing import Difference
+from slicewright.rehearsal.cluster.gpu_check.comparing import Difference
 
 
 def name(gpu: Mapping[str, Any], driver: str) -> str:

@@ -1,7 +1,7 @@
 """What the agent reads from this machine's GPUs, and error codes of invalid calls, as JSON.
 
-Run as `python -m rehearsal.cluster.gpu_check.reading`, once with the real library and once with the
-fake. Makes only calls that change nothing.
+Run as `python -m slicewright.rehearsal.cluster.gpu_check.reading`, once with the real library and
+once with the fake. Makes only calls that change nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 import pynvml
 
-from node_agent.host import partition
-from node_agent.host.mig_state import Gpu
-from node_agent.host.transaction import NvmlCallFailed
-from node_agent.nvml import observed
-from node_agent.nvml.prober import Prober
-from rehearsal.cluster.gpu_check import questions
-from rehearsal.cluster.gpu_check.questions import answer
-from rehearsal.cluster.silicon import state
+from slicewright.node_agent.host import partition
+from slicewright.node_agent.host.mig_state import Gpu
+from slicewright.node_agent.host.transaction import NvmlCallFailed
+from slicewright.node_agent.nvml import observed
+from slicewright.node_agent.nvml.prober import Prober
+from slicewright.rehearsal.cluster.gpu_check import questions
+from slicewright.rehearsal.cluster.gpu_check.questions import answer
+from slicewright.rehearsal.cluster.silicon import state
 
 ASKED = ("error_texts", "constants", "answers", "fields", "utilization_metrics")
 """What of each GPU is asked beyond what the agent reads."""

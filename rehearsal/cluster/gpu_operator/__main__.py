@@ -1,4 +1,4 @@
-"""`python -m rehearsal.cluster.gpu_operator`: runs in a pod, until SIGTERM."""
+"""`python -m slicewright.rehearsal.cluster.gpu_operator`: runs in a pod, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 import os
 import sys
 
-from kubeapi.client import SERVICE_ACCOUNT, Client, Unreachable
-from rehearsal.cluster.gpu_operator.controller import Operator
-from rehearsal.cluster.gpu_operator.health import serve
-from telemetry.signals import at_signal
+from slicewright.kubeapi.client import SERVICE_ACCOUNT, Client, Unreachable
+from slicewright.rehearsal.cluster.gpu_operator.controller import Operator
+from slicewright.rehearsal.cluster.gpu_operator.health import serve
+from slicewright.telemetry.signals import at_signal
 
 
 def main() -> int:

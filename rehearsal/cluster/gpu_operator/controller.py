@@ -8,13 +8,13 @@ import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
-from kubeapi.watch import Event, list_and_watch
-from rehearsal.cluster.gpu_operator import labels as wanted_labels
-from rehearsal.cluster.gpu_operator.daemonsets import MANAGED
-from rehearsal.cluster.gpu_operator.labels import has_gpu, has_nfd_labels
-from rehearsal.cluster.gpu_operator.operands import PLURALS, daemonset_states, objects
-from rehearsal.cluster.gpu_operator.policy import Policy, PolicyError, parse
+from slicewright.kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
+from slicewright.kubeapi.watch import Event, list_and_watch
+from slicewright.rehearsal.cluster.gpu_operator import labels as wanted_labels
+from slicewright.rehearsal.cluster.gpu_operator.daemonsets import MANAGED
+from slicewright.rehearsal.cluster.gpu_operator.labels import has_gpu, has_nfd_labels
+from slicewright.rehearsal.cluster.gpu_operator.operands import PLURALS, daemonset_states, objects
+from slicewright.rehearsal.cluster.gpu_operator.policy import Policy, PolicyError, parse
 
 _log = logging.getLogger(__name__)
 _FIELD_MANAGER = "gpu-operator"

@@ -6,7 +6,7 @@ NVIDIA/gpu-operator `api/nvidia/v1`, kubernetes-sigs/node-feature-discovery `api
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 
 def crds() -> list[JsonObject]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubeapi.client import Client, JsonObject, path_of
+from slicewright.kubeapi.client import Client, JsonObject, path_of
 
 NAME: Final = "nvidia-cuda-validator"
 PROGRAM: Final = "vectorAdd"

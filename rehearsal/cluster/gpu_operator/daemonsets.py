@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kubeapi import JsonObject
-from rehearsal.cluster.gpu_operator import pod_parts as part
-from rehearsal.cluster.gpu_operator.policy import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.gpu_operator import pod_parts as part
+from slicewright.rehearsal.cluster.gpu_operator.policy import (
     DRIVER_DIRECTORY,
     Operand,
     Policy,
     driver_image,
 )
-from rehearsal.cluster.gpu_operator.scripts import (
+from slicewright.rehearsal.cluster.gpu_operator.scripts import (
     DRIVER_CONTAINER_READY,
     VALIDATIONS,
     WAIT_FOR_TOOLKIT,

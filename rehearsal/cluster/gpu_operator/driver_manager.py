@@ -1,4 +1,5 @@
-"""`driver-manager` of a simulated node: `python -m rehearsal.cluster.gpu_operator.driver_manager`.
+"""`driver-manager` of a simulated node: `python -m
+slicewright.rehearsal.cluster.gpu_operator.driver_manager`.
 
 The init container of NVIDIA's driver pod. Before another driver is loaded, it takes the operands
 off the node by their labels, cordons the node, evicts the pods with GPUs, and unloads the driver;
@@ -16,9 +17,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
-from rehearsal.cluster.gpu_operator.labels import UPGRADES_DRIVERS
-from rehearsal.cluster.node import driver_kernel
+from slicewright.kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
+from slicewright.rehearsal.cluster.gpu_operator.labels import UPGRADES_DRIVERS
+from slicewright.rehearsal.cluster.node import driver_kernel
 
 PAUSED = "paused-for-driver-upgrade"
 INITIAL_STATE = "nvidia.com/driver-manager.node-initial-state.unschedulable"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeapi import JsonObject
-from rehearsal.cluster.gpu_operator.policy import Policy
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.gpu_operator.policy import Policy
 
 PCI = "feature.node.kubernetes.io/pci-10de.present"
 PRESENT = "nvidia.com/gpu.present"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from kubeapi.client import ApiError, Client, Unreachable, path_of
-from rehearsal.cluster.gpu_operator.crds import crds
+from slicewright.kubeapi.client import ApiError, Client, Unreachable, path_of
+from slicewright.rehearsal.cluster.gpu_operator.crds import crds
 
 
 def main(arguments: list[str]) -> int:

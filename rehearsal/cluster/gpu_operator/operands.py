@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeapi import JsonObject
-from rehearsal.cluster.gpu_operator import scripts
-from rehearsal.cluster.gpu_operator.daemonsets import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.gpu_operator import scripts
+from slicewright.rehearsal.cluster.gpu_operator.daemonsets import (
     DEFAULT_GPU_CLIENTS,
     DEFAULT_MIG_CONFIG,
     MANAGED,
     daemonset,
     operand_sets,
 )
-from rehearsal.cluster.gpu_operator.permissions import permissions
-from rehearsal.cluster.gpu_operator.policy import Policy
+from slicewright.rehearsal.cluster.gpu_operator.permissions import permissions
+from slicewright.rehearsal.cluster.gpu_operator.policy import Policy
 
 
 def objects(policy: Policy, namespace: str, *, gpu_nodes_system: str | None) -> list[JsonObject]:

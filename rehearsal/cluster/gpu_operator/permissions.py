@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubeapi import JsonObject
-from rehearsal.cluster.gpu_operator.daemonsets import MANAGED
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.gpu_operator.daemonsets import MANAGED
 
 _RBAC = "rbac.authorization.k8s.io/v1"
 

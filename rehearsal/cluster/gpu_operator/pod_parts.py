@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.cluster.gpu_operator.policy import Operand
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.gpu_operator.policy import Operand
 
 PRIVILEGED: JsonObject = {"privileged": True}
 

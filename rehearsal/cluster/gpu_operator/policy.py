@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 DRIVER_DIRECTORY = "/run/nvidia/driver"
 TOOLKIT_DIRECTORY = "/usr/local/nvidia"

@@ -1,4 +1,5 @@
-"""`nvidia-toolkit` of a simulated node: `python -m rehearsal.cluster.gpu_operator.toolkit`.
+"""`nvidia-toolkit` of a simulated node: `python -m
+slicewright.rehearsal.cluster.gpu_operator.toolkit`.
 
 It configures containerd for NVIDIA's runtime, keeps that up until SIGTERM, and takes it back. The
 programs that the real one installs are left out: the kubelet stand-in does what they do. Source:
@@ -13,8 +14,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from rehearsal.cluster.node import containerd
-from telemetry.signals import at_signal
+from slicewright.rehearsal.cluster.node import containerd
+from slicewright.telemetry.signals import at_signal
 
 _RUNTIMES = {
     "nvidia": "nvidia-container-runtime",

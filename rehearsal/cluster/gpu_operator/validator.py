@@ -1,4 +1,5 @@
-"""`nvidia-validator` of a simulated node: `python -m rehearsal.cluster.gpu_operator.validator`.
+"""`nvidia-validator` of a simulated node: `python -m
+slicewright.rehearsal.cluster.gpu_operator.validator`.
 
 An init container of the validator's pod, one per COMPONENT, in this order: driver, toolkit, cuda,
 plugin. Each writes its file `<component>-ready`, for which the other operands wait. NVIDIA's
@@ -16,9 +17,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable
-from rehearsal.cluster.gpu_operator import cuda_workload
-from rehearsal.cluster.gpu_operator.scripts import DRIVER_CONTAINER_READY, VALIDATIONS
+from slicewright.kubeapi.client import ApiError, Client, JsonObject, Unreachable
+from slicewright.rehearsal.cluster.gpu_operator import cuda_workload
+from slicewright.rehearsal.cluster.gpu_operator.scripts import DRIVER_CONTAINER_READY, VALIDATIONS
 
 _WAIT_S = 5.0
 _PLUGIN_TRIES = 30

@@ -1,4 +1,6 @@
-"""`python -m rehearsal.cluster.kubelet --environment E --cluster NAME`: runs until SIGTERM."""
+"""`python -m slicewright.rehearsal.cluster.kubelet --environment E --cluster NAME`: runs until
+SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ import signal
 import sys
 from pathlib import Path
 
-from rehearsal.cluster.control_plane import process_images
-from rehearsal.cluster.kubelet.cluster import ClusterKubelet
-from rehearsal.cluster.kubelet.containers.backoff import INITIAL_S, LONGEST_S, PullPauses
-from rehearsal.cluster.kubelet.pods import large_fleets
-from rehearsal.cluster.kubelet.pods.addresses import NoAddress
-from rehearsal.cluster.node import container_runtime, launcher
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.host.toolchain.errors import ToolchainError
+from slicewright.rehearsal.cluster.control_plane import process_images
+from slicewright.rehearsal.cluster.kubelet.cluster import ClusterKubelet
+from slicewright.rehearsal.cluster.kubelet.containers.backoff import (
+    INITIAL_S,
+    LONGEST_S,
+    PullPauses,
+)
+from slicewright.rehearsal.cluster.kubelet.pods import large_fleets
+from slicewright.rehearsal.cluster.kubelet.pods.addresses import NoAddress
+from slicewright.rehearsal.cluster.node import container_runtime, launcher
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain.errors import ToolchainError
 
 
 async def _run(
@@ -54,7 +60,7 @@ async def _run(
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m rehearsal.cluster.kubelet", description=__doc__
+        prog="python -m slicewright.rehearsal.cluster.kubelet", description=__doc__
     )
     parser.add_argument("--environment", type=Path, required=True)
     parser.add_argument("--cluster", required=True)

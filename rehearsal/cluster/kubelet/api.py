@@ -19,9 +19,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
-from rehearsal.cluster.control_plane.kubelets import account_of, controller_of, kubelet_of
-from rehearsal.cluster.kubelet.timestamps import timestamp
+from slicewright.kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
+from slicewright.rehearsal.cluster.control_plane.kubelets import (
+    account_of,
+    controller_of,
+    kubelet_of,
+)
+from slicewright.rehearsal.cluster.kubelet.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
 _SAME_EVENT_S = 60.0

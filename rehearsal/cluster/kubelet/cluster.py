@@ -11,34 +11,38 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
-from kubeapi.watch import Event, list_and_watch
-from rehearsal.cluster.control_plane.files import kubeconfig
-from rehearsal.cluster.control_plane.process_images import Operands, runs_as_process
-from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.containers import stand_ins
-from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, PullPauses
-from rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
-from rehearsal.cluster.kubelet.images.registries import FAULTS, Registries
-from rehearsal.cluster.kubelet.logs.server import LogServer, PodLogs
-from rehearsal.cluster.kubelet.nodes.joining import Joining
-from rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
-from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked, is_simulated
-from rehearsal.cluster.kubelet.nodes.reboots import write_shims
-from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
-from rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked, of_daemon_set
-from rehearsal.cluster.kubelet.pods.launching import Launching
-from rehearsal.cluster.kubelet.pods.pod import PodRun
-from rehearsal.cluster.kubelet.pods.provisioner import Provisioner
-from rehearsal.cluster.kubelet.pods.simulated_operands import SimulatedOperands
-from rehearsal.cluster.kubelet.pods.sources import ApiSources
-from rehearsal.cluster.kubelet.pods.status import status_after_reboot
-from rehearsal.cluster.kubelet.services.network import ServiceNetwork
-from rehearsal.cluster.kubelet.timestamps import timestamp
-from rehearsal.cluster.node import container_runtime
-from rehearsal.cluster.node.fake_dbus import SystemBus
-from rehearsal.host.processes import marks
-from rehearsal.host.toolchain import Toolchain
+from slicewright.kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
+from slicewright.kubeapi.watch import Event, list_and_watch
+from slicewright.rehearsal.cluster.control_plane.files import kubeconfig
+from slicewright.rehearsal.cluster.control_plane.process_images import Operands, runs_as_process
+from slicewright.rehearsal.cluster.kubelet.api import Api
+from slicewright.rehearsal.cluster.kubelet.containers import stand_ins
+from slicewright.rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, PullPauses
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
+from slicewright.rehearsal.cluster.kubelet.images.registries import FAULTS, Registries
+from slicewright.rehearsal.cluster.kubelet.logs.server import LogServer, PodLogs
+from slicewright.rehearsal.cluster.kubelet.nodes.joining import Joining
+from slicewright.rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
+from slicewright.rehearsal.cluster.kubelet.nodes.node import (
+    SimulatedNode,
+    devices_asked,
+    is_simulated,
+)
+from slicewright.rehearsal.cluster.kubelet.nodes.reboots import write_shims
+from slicewright.rehearsal.cluster.kubelet.pods.addresses import AddressBlock
+from slicewright.rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked, of_daemon_set
+from slicewright.rehearsal.cluster.kubelet.pods.launching import Launching
+from slicewright.rehearsal.cluster.kubelet.pods.pod import PodRun
+from slicewright.rehearsal.cluster.kubelet.pods.provisioner import Provisioner
+from slicewright.rehearsal.cluster.kubelet.pods.simulated_operands import SimulatedOperands
+from slicewright.rehearsal.cluster.kubelet.pods.sources import ApiSources
+from slicewright.rehearsal.cluster.kubelet.pods.status import status_after_reboot
+from slicewright.rehearsal.cluster.kubelet.services.network import ServiceNetwork
+from slicewright.rehearsal.cluster.kubelet.timestamps import timestamp
+from slicewright.rehearsal.cluster.node import container_runtime
+from slicewright.rehearsal.cluster.node.fake_dbus import SystemBus
+from slicewright.rehearsal.host.processes import marks
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 1.0

@@ -1,4 +1,5 @@
-"""`python -m rehearsal.cluster.model_server FLAGS…`: vLLM's `api_server.py`, without a model.
+"""`python -m slicewright.rehearsal.cluster.model_server FLAGS…`: vLLM's `api_server.py`, without a
+model.
 
 Exit codes: 0 after SIGTERM, when all requests are answered; 1 without a device or a model; 2 for a
 command line that is not vLLM's.
@@ -14,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from node_agent.nvml.probe import probe
-from rehearsal.cluster.model_server import devices, flags, start_up, turns
-from rehearsal.cluster.model_server.devices import Device, NoDevice
-from rehearsal.cluster.model_server.engine import Engine
-from rehearsal.cluster.model_server.flags import Flags, WrongFlags
-from rehearsal.cluster.model_server.http_messages import LIMIT
-from rehearsal.cluster.model_server.measurements import Measurements
-from rehearsal.cluster.model_server.serving import SIMULATED, Serving
+from slicewright.node_agent.nvml.probe import probe
+from slicewright.rehearsal.cluster.model_server import devices, flags, start_up, turns
+from slicewright.rehearsal.cluster.model_server.devices import Device, NoDevice
+from slicewright.rehearsal.cluster.model_server.engine import Engine
+from slicewright.rehearsal.cluster.model_server.flags import Flags, WrongFlags
+from slicewright.rehearsal.cluster.model_server.http_messages import LIMIT
+from slicewright.rehearsal.cluster.model_server.measurements import Measurements
+from slicewright.rehearsal.cluster.model_server.serving import SIMULATED, Serving
 
 RELEASE: Final = "SLICEWRIGHT_REHEARSAL_RELEASE"
 """The release of the image in whose place this runs, of its tag; empty for a digest alone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from node_agent.nvml.observed import Observation, ObservedGpu
+from slicewright.node_agent.nvml.observed import Observation, ObservedGpu
 
 _TOKENS_PER_MULTIPROCESSOR: Final = 20.0
 """Tokens a second. Chosen, not measured: only ratios between devices mean anything."""

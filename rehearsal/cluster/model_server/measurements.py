@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from telemetry.prometheus import Family, Sample, labels, lines
+from slicewright.telemetry.prometheus import Family, Sample, labels, lines
 
 _LONGEST_CONTEXTS: Final = 4
 """Of so many is the memory full. Chosen, not measured."""

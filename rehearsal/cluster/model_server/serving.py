@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rehearsal.cluster.model_server import http_messages, openai_api
-from rehearsal.cluster.model_server.devices import Device
-from rehearsal.cluster.model_server.engine import Engine, Generation
-from rehearsal.cluster.model_server.flags import Flags
-from rehearsal.cluster.model_server.http_messages import Answering, NotHttp, Request
-from rehearsal.cluster.model_server.measurements import Measurements
-from rehearsal.cluster.model_server.openai_api import Asked, Refused
-from rehearsal.cluster.model_server.turns import Turns
+from slicewright.rehearsal.cluster.model_server import http_messages, openai_api
+from slicewright.rehearsal.cluster.model_server.devices import Device
+from slicewright.rehearsal.cluster.model_server.engine import Engine, Generation
+from slicewright.rehearsal.cluster.model_server.flags import Flags
+from slicewright.rehearsal.cluster.model_server.http_messages import Answering, NotHttp, Request
+from slicewright.rehearsal.cluster.model_server.measurements import Measurements
+from slicewright.rehearsal.cluster.model_server.openai_api import Asked, Refused
+from slicewright.rehearsal.cluster.model_server.turns import Turns
 
 _STEP_S: Final = 0.01
 """Between two turns of the engine."""

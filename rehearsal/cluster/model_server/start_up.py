@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
-from rehearsal.cluster.model_server.flags import Flags
+from slicewright.rehearsal.cluster.model_server.flags import Flags
 
 _DOWNLOAD_S: Final = 1.0
 _LOAD_S: Final = 0.5

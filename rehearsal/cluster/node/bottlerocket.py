@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rehearsal.cluster.node.operands import device_plugin
-from rehearsal.cluster.node.operands.sharing import Replicated
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.models import Model
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+from slicewright.rehearsal.cluster.node.operands import device_plugin
+from slicewright.rehearsal.cluster.node.operands.sharing import Replicated
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.models import Model
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 DEVICES: Final = "/var/run/nvidia-container-devices"
 """Where the runtime looks for mounts that name a container's devices."""

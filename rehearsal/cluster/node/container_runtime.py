@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rehearsal.cluster.silicon import device_nodes
-from rehearsal.cluster.silicon.node_silicon import Gpu, NodeSilicon
+from slicewright.rehearsal.cluster.silicon import device_nodes
+from slicewright.rehearsal.cluster.silicon.node_silicon import Gpu, NodeSilicon
 
 Mode = Literal["legacy", "cdi", "management"]
 """How the NVIDIA container runtime finds what to put into a container.

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rehearsal.cluster.node import launcher
-from rehearsal.cluster.node.launcher import LaunchSpec
+from slicewright.rehearsal.cluster.node import launcher
+from slicewright.rehearsal.cluster.node.launcher import LaunchSpec
 
 _SERVER = Path(__file__).with_name("fork_server.py")
 _MOST_BYTES = 1 << 20

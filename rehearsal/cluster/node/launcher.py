@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from rehearsal.cluster.node.privileges import missing, own
-from rehearsal.cluster.silicon import device_nodes
-from rehearsal.cluster.silicon.state import VARIABLE
+from slicewright.rehearsal.cluster.node.privileges import missing, own
+from slicewright.rehearsal.cluster.silicon import device_nodes
+from slicewright.rehearsal.cluster.silicon.state import VARIABLE
 
 _SANDBOX = Path(__file__).with_name("sandbox.py")
 _SILICON_INSIDE = "/dev/simulated-silicon"

@@ -21,7 +21,7 @@ class Machine:
     cloud: Literal["gke", "eks", "byo"]
     """byo: a machine of the user's own, whose image holds driver and container toolkit."""
     gpu_model: str | None = None
-    """A key of rehearsal.cluster.silicon.models; None: no GPUs."""
+    """A key of slicewright.rehearsal.cluster.silicon.models; None: no GPUs."""
     gpu_count: int = 0
     driver_version: str = ""
     """Empty: no driver is installed."""

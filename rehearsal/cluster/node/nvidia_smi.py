@@ -10,8 +10,8 @@ import ctypes
 import sys
 from collections.abc import Iterator, Sequence
 
-from node_agent.nvml.observed import Observation
-from node_agent.nvml.probe import probe
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.nvml.probe import probe
 
 _NO_DEVICES, _NO_DRIVER, _BAD_ARGUMENT = 6, 9, 2
 _COMPUTE_MODES = {"DEFAULT": 0, "PROHIBITED": 2, "EXCLUSIVE_PROCESS": 3}

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rehearsal.cluster.node import containerd, os_release
-from rehearsal.cluster.node.containerd import Containerd
-from rehearsal.cluster.node.machine import Machine, read
-from rehearsal.cluster.silicon import device_nodes, state
-from rehearsal.cluster.silicon.models import Model
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+from slicewright.rehearsal.cluster.node import containerd, os_release
+from slicewright.rehearsal.cluster.node.containerd import Containerd
+from slicewright.rehearsal.cluster.node.machine import Machine, read
+from slicewright.rehearsal.cluster.silicon import device_nodes, state
+from slicewright.rehearsal.cluster.silicon.models import Model
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _VALIDATIONS = "run/nvidia/validations"
 _GPU_TURNS = "run/simulated-gpu-turns"
@@ -58,7 +58,9 @@ class NodeFiles:
 
     @property
     def silicon(self) -> Path:
-        """The GPU state file (rehearsal.cluster.silicon.state); absent on nodes without GPUs."""
+        """The GPU state file (slicewright.rehearsal.cluster.silicon.state); absent on nodes without
+        GPUs.
+        """
         return self.directory / "silicon" / "state"
 
     @property
@@ -88,7 +90,7 @@ class NodeFiles:
 
     @property
     def system_bus(self) -> Path:
-        """Where the node's system D-Bus listens (rehearsal.cluster.node.fake_dbus)."""
+        """Where the node's system D-Bus listens (slicewright.rehearsal.cluster.node.fake_dbus)."""
         return self.root / "run/dbus/system_bus_socket"
 
 

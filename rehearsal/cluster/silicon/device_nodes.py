@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 
-from rehearsal.cluster.silicon.node_silicon import ComputeInstance, Gpu, GpuInstance, NodeSilicon
+from slicewright.rehearsal.cluster.silicon.node_silicon import (
+    ComputeInstance,
+    Gpu,
+    GpuInstance,
+    NodeSilicon,
+)
 
 VARIABLE = "SLICEWRIGHT_FAKE_NVML_DEV"
 """Tells the library which directory is /dev to a process; unset, every node can be opened."""

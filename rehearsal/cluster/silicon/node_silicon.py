@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 
-from rehearsal.cluster.silicon.models import LIBRARY, Model, Slice, UnknownModel, model
+from slicewright.rehearsal.cluster.silicon.models import LIBRARY, Model, Slice, UnknownModel, model
 
 HEADER = "slicewright-silicon 1"
 NO_INSTANCE = 0xFFFFFFFF

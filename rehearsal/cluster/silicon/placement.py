@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rehearsal.cluster.silicon.models import Model, Slice
+from slicewright.rehearsal.cluster.silicon.models import Model, Slice
 
 Placed = tuple[Slice, int]
 """A profile and its first memory slot."""

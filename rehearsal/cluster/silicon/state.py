@@ -17,9 +17,9 @@ from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 
-from rehearsal.cluster.silicon import node_silicon, placement
-from rehearsal.cluster.silicon.models import Model, model
-from rehearsal.cluster.silicon.node_silicon import (
+from slicewright.rehearsal.cluster.silicon import node_silicon, placement
+from slicewright.rehearsal.cluster.silicon.models import Model, model
+from slicewright.rehearsal.cluster.silicon.node_silicon import (
     BadState,
     ComputeInstance,
     Event,

@@ -5,11 +5,11 @@ names are not unique. Its descendants are identified by two environment variable
 and that every child inherits.
 """
 
-from rehearsal.host.processes.ending import end_leftovers, stop, stop_all
-from rehearsal.host.processes.errors import NotStarted, ProcessError, StillRunning
-from rehearsal.host.processes.marks import ENVIRONMENT_VARIABLE, PROCESS_VARIABLE, marks
-from rehearsal.host.processes.records import Recorded, find, is_alive, recorded
-from rehearsal.host.processes.starting import AlreadyRunning, start
+from slicewright.rehearsal.host.processes.ending import end_leftovers, stop, stop_all
+from slicewright.rehearsal.host.processes.errors import NotStarted, ProcessError, StillRunning
+from slicewright.rehearsal.host.processes.marks import ENVIRONMENT_VARIABLE, PROCESS_VARIABLE, marks
+from slicewright.rehearsal.host.processes.records import Recorded, find, is_alive, recorded
+from slicewright.rehearsal.host.processes.starting import AlreadyRunning, start
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",

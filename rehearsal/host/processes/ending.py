@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from rehearsal.host.processes import children, kernel, records
-from rehearsal.host.processes.errors import StillRunning
-from rehearsal.host.processes.marks import marked
-from rehearsal.host.processes.records import Recorded
+from slicewright.rehearsal.host.processes import children, kernel, records
+from slicewright.rehearsal.host.processes.errors import StillRunning
+from slicewright.rehearsal.host.processes.marks import marked
+from slicewright.rehearsal.host.processes.records import Recorded
 
 _GRACE_S = 10.0
 _KILL_S = 10.0

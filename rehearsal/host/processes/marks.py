@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.host.processes import kernel
+from slicewright.rehearsal.host.processes import kernel
 
 ENVIRONMENT_VARIABLE = "SLICEWRIGHT_REHEARSAL"
 """The environment's directory. Users export it too, so it alone marks no process."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.host.processes import children, kernel
+from slicewright.rehearsal.host.processes import children, kernel
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rehearsal.host.processes import children, kernel, records
-from rehearsal.host.processes.ending import end_descendants
-from rehearsal.host.processes.errors import NotStarted, ProcessError
-from rehearsal.host.processes.marks import marks
-from rehearsal.host.processes.records import Recorded
+from slicewright.rehearsal.host.processes import children, kernel, records
+from slicewright.rehearsal.host.processes.ending import end_descendants
+from slicewright.rehearsal.host.processes.errors import NotStarted, ProcessError
+from slicewright.rehearsal.host.processes.marks import marks
+from slicewright.rehearsal.host.processes.records import Recorded
 
 # The child is a shell that reads a line from its standard input, and then becomes the program. The
 # line is sent once the record is written. If this process dies before, the shell reads the end of

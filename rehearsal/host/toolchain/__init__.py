@@ -7,14 +7,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rehearsal.host.toolchain import workload_tools
-from rehearsal.host.toolchain.acquisition import obtain
-from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
-from rehearsal.host.toolchain.found import Found
-from rehearsal.host.toolchain.paths import Toolchain
-from rehearsal.host.toolchain.reporting import Report, Reporter
-from rehearsal.host.toolchain.settings import from_environment
-from rehearsal.host.toolchain.tools import TOOLS
+from slicewright.rehearsal.host.toolchain import workload_tools
+from slicewright.rehearsal.host.toolchain.acquisition import obtain
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from slicewright.rehearsal.host.toolchain.found import Found
+from slicewright.rehearsal.host.toolchain.paths import Toolchain
+from slicewright.rehearsal.host.toolchain.reporting import Report, Reporter
+from slicewright.rehearsal.host.toolchain.settings import from_environment
+from slicewright.rehearsal.host.toolchain.tools import TOOLS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def ensure(report: Report, groups: Collection[str] = ()) -> Toolchain:
     if workload_tools.TRITON not in groups:
         return tools
     # Imported late, as below.
-    from rehearsal.host.toolchain import triton
+    from slicewright.rehearsal.host.toolchain import triton
 
     return replace(tools, triton=triton.ensure(from_environment(os.environ), report))
 
@@ -55,7 +55,7 @@ def survey(report: Report, groups: Collection[str] = ()) -> tuple[Found, ...]:
 def reporter(console: Console) -> Reporter:
     """Shows progress on `console`: lines that update in place on a terminal, else log lines."""
     # Imported late: the processes of a rehearsal import this package for its paths only.
-    from rehearsal.host.toolchain import terminal
+    from slicewright.rehearsal.host.toolchain import terminal
 
     return terminal.reporter(console)
 

@@ -1,4 +1,4 @@
-"""`python -m rehearsal.host.toolchain`: obtains the tools and prints where each is.
+"""`python -m slicewright.rehearsal.host.toolchain`: obtains the tools and prints where each is.
 
 Exit codes: 0 every tool is there; 1 a tool cannot be obtained; 2 wrong usage; 3 the machine lacks a
 prerequisite (C compiler, Go and every way to install it, disk space); 130 interrupted. Progress
@@ -17,20 +17,20 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from rehearsal.host.toolchain import triton, workload_tools
-from rehearsal.host.toolchain.acquisition import obtain
-from rehearsal.host.toolchain.errors import ToolchainError
-from rehearsal.host.toolchain.found import Found
-from rehearsal.host.toolchain.reporting import Reporter
-from rehearsal.host.toolchain.settings import (
+from slicewright.rehearsal.host.toolchain import triton, workload_tools
+from slicewright.rehearsal.host.toolchain.acquisition import obtain
+from slicewright.rehearsal.host.toolchain.errors import ToolchainError
+from slicewright.rehearsal.host.toolchain.found import Found
+from slicewright.rehearsal.host.toolchain.reporting import Reporter
+from slicewright.rehearsal.host.toolchain.settings import (
     CLEAR,
     DOWNLOAD,
     MIRROR,
     Settings,
     from_environment,
 )
-from rehearsal.host.toolchain.terminal import reporter
-from rehearsal.host.toolchain.tools import TOOLS
+from slicewright.rehearsal.host.toolchain.terminal import reporter
+from slicewright.rehearsal.host.toolchain.tools import TOOLS
 
 _ALL = "all"
 Row = dict[str, str | float]
@@ -38,7 +38,7 @@ Row = dict[str, str | float]
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m rehearsal.host.toolchain",
+        prog="python -m slicewright.rehearsal.host.toolchain",
         description="Obtains the tools of the rehearsal: from PATH, the cache, their publishers' "
         "releases, or by building them.",
         epilog=f"Environment: {DOWNLOAD}=never, {MIRROR}=URL in place of https://github.com, "

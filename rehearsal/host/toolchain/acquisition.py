@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rehearsal.host.toolchain import builders, disk, on_path, space
-from rehearsal.host.toolchain.cache import Cache
-from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
-from rehearsal.host.toolchain.found import Found, Missing, cached, of
-from rehearsal.host.toolchain.reporting import Report
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import Tool, machine
-from rehearsal.host.toolchain.versions import Answers
+from slicewright.rehearsal.host.toolchain import builders, disk, on_path, space
+from slicewright.rehearsal.host.toolchain.cache import Cache
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from slicewright.rehearsal.host.toolchain.found import Found, Missing, cached, of
+from slicewright.rehearsal.host.toolchain.reporting import Report
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import Tool, machine
+from slicewright.rehearsal.host.toolchain.versions import Answers
 
 
 def obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[Found, ...]:
@@ -50,7 +50,7 @@ def _obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[
             missing.append(Missing(tool, key, installed.reason))
     if missing:
         # Imported late: a run that finds everything needs no HTTP and TLS.
-        from rehearsal.host.toolchain.making import Making
+        from slicewright.rehearsal.host.toolchain.making import Making
 
         found |= {
             one.tool.name: one for one in Making(settings, cache, answers, report).make(missing)

@@ -12,13 +12,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from rehearsal.host.toolchain import c_compiler, commands, disk, go_sdk, space
-from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
-from rehearsal.host.toolchain.go_sdk import Sdk
-from rehearsal.host.toolchain.reporting import LINKING, Step
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import CLibrary, GoModule, Module, Tool, machine
-from rehearsal.host.toolchain.versions import Answers
+from slicewright.rehearsal.host.toolchain import c_compiler, commands, disk, go_sdk, space
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.rehearsal.host.toolchain.reporting import LINKING, Step
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import CLibrary, GoModule, Module, Tool, machine
+from slicewright.rehearsal.host.toolchain.versions import Answers
 
 _SOURCES: Mapping[type, tuple[str, ...]] = {
     GoModule: ("go.mod", "go.sum", "*.go", "*.c", "*.h"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from rehearsal.host.toolchain.errors import MissingPrerequisite
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.versions import Answers
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.versions import Answers
 
 
 def find(settings: Settings) -> Path:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rehearsal.host.toolchain.errors import ToolchainError
-from rehearsal.host.toolchain.reporting import Report
+from slicewright.rehearsal.host.toolchain.errors import ToolchainError
+from slicewright.rehearsal.host.toolchain.reporting import Report
 
 Origin = Literal["downloaded", "built"]
 

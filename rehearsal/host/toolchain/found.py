@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rehearsal.host.toolchain.cache import Cache, Entry
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import Tool, machine
+from slicewright.rehearsal.host.toolchain.cache import Cache, Entry
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import Tool, machine
 
 
 @dataclass(frozen=True)

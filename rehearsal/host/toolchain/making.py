@@ -7,16 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rehearsal.host.toolchain import builders, c_compiler, go_sdk, release, space, versions
-from rehearsal.host.toolchain.cache import Cache, Entry, Origin
-from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
-from rehearsal.host.toolchain.found import Found, Missing, cached, of, release_key
-from rehearsal.host.toolchain.go_sdk import Sdk
-from rehearsal.host.toolchain.release import DownloadFailed, Network
-from rehearsal.host.toolchain.reporting import Report, duration, estimate, reporter_of
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import CLibrary, GoModule, Tool, machine
-from rehearsal.host.toolchain.versions import Answers
+from slicewright.rehearsal.host.toolchain import (
+    builders,
+    c_compiler,
+    go_sdk,
+    release,
+    space,
+    versions,
+)
+from slicewright.rehearsal.host.toolchain.cache import Cache, Entry, Origin
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from slicewright.rehearsal.host.toolchain.found import Found, Missing, cached, of, release_key
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.rehearsal.host.toolchain.release import DownloadFailed, Network
+from slicewright.rehearsal.host.toolchain.reporting import Report, duration, estimate, reporter_of
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import CLibrary, GoModule, Tool, machine
+from slicewright.rehearsal.host.toolchain.versions import Answers
 
 
 class Making:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.host.toolchain import versions
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import Binary, Tool
-from rehearsal.host.toolchain.versions import Answers
+from slicewright.rehearsal.host.toolchain import versions
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import Binary, Tool
+from slicewright.rehearsal.host.toolchain.versions import Answers
 
 
 @dataclass(frozen=True)

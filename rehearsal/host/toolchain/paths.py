@@ -6,7 +6,7 @@ import json
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 
-from rehearsal.host.toolchain.errors import ToolchainError
+from slicewright.rehearsal.host.toolchain.errors import ToolchainError
 
 
 @dataclass(frozen=True, kw_only=True)

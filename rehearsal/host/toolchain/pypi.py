@@ -7,9 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from rehearsal.host.toolchain import commands
-from rehearsal.host.toolchain.reporting import Step
-from rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain import commands
+from slicewright.rehearsal.host.toolchain.reporting import Step
+from slicewright.rehearsal.host.toolchain.settings import Settings
 
 Installer = tuple[str | Path, ...]
 

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host.toolchain.reporting import Step
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import Release, Tool, machine
+from slicewright.rehearsal.host.toolchain.reporting import Step
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import Release, Tool, machine
 
 _PUBLISHER = "https://github.com"
 _LIST_LIMIT = 1 << 20

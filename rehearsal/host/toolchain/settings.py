@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rehearsal.host.toolchain.errors import ToolchainError
+from slicewright.rehearsal.host.toolchain.errors import ToolchainError
 
 DOWNLOAD = "SLICEWRIGHT_TOOLCHAIN_DOWNLOAD"
 MIRROR = "SLICEWRIGHT_TOOLCHAIN_MIRROR"

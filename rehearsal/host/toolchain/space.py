@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rehearsal.host.toolchain import disk
-from rehearsal.host.toolchain.tools import GoModule, Tool
+from slicewright.rehearsal.host.toolchain import disk
+from slicewright.rehearsal.host.toolchain.tools import GoModule, Tool
 
 REMEDY = (
     "delete files there, or set XDG_CACHE_HOME (the tools), GOCACHE and GOMODCACHE (what Go keeps) "

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rehearsal.host.toolchain.reporting import LogReporter, Reporter, Step, elapsed
+from slicewright.rehearsal.host.toolchain.reporting import LogReporter, Reporter, Step, elapsed
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_S = 8

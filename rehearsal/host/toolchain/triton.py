@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rehearsal.host.toolchain import commands, disk, pypi
-from rehearsal.host.toolchain.cache import Cache
-from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
-from rehearsal.host.toolchain.reporting import Report, Step, duration, reporter_of
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import machine
+from slicewright.rehearsal.host.toolchain import commands, disk, pypi
+from slicewright.rehearsal.host.toolchain.cache import Cache
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from slicewright.rehearsal.host.toolchain.reporting import Report, Step, duration, reporter_of
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import machine
 
 VERSION: Final = "0.7.0"
 """Of nvidia-pytriton."""

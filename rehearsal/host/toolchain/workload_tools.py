@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from rehearsal.host.toolchain.errors import ToolchainError
-from rehearsal.host.toolchain.tools import Binary, GoModule, Module, Tool
+from slicewright.rehearsal.host.toolchain.errors import ToolchainError
+from slicewright.rehearsal.host.toolchain.tools import Binary, GoModule, Module, Tool
 
 _GO = Path(__file__).resolve().parent / "go"
 _PROMETHEUS = "3.13.5"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rehearsal.plugins.engine.plugin import Difference, Kind
-from rehearsal.plugins.engine.properties import UNKNOWN, has_unknown, unwrap
+from slicewright.rehearsal.plugins.engine.plugin import Difference, Kind
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, has_unknown, unwrap
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ELEMENT = re.compile(r"\[\d+\]$")

@@ -1,4 +1,5 @@
-"""`python -m rehearsal.plugins.bridge.extract_schemas` writes schema.json of gcp and aws.
+"""`python -m slicewright.rehearsal.plugins.bridge.extract_schemas` writes schema.json of gcp and
+aws.
 
 The Pulumi SDKs are generated from the real providers' schemas, so the installed SDKs' classes give
 what a check needs: property names as on the wire, types, what is required. They are parsed, not
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 RESOURCES: Mapping[str, Mapping[str, str]] = {
     "gcp": {

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,19 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from rehearsal.clouds.core.client import CloudUnreachable
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.difference import difference
-from rehearsal.plugins.bridge.resources import Autoname, Calls, Function, Resource, Session
-from rehearsal.plugins.bridge.schema import Schema
-from rehearsal.plugins.bridge.unasked import unasked
-from rehearsal.plugins.engine.plugin import (
+from slicewright.rehearsal.clouds.core.client import CloudUnreachable
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.difference import difference
+from slicewright.rehearsal.plugins.bridge.resources import (
+    Autoname,
+    Calls,
+    Function,
+    Resource,
+    Session,
+)
+from slicewright.rehearsal.plugins.bridge.schema import Schema
+from slicewright.rehearsal.plugins.bridge.unasked import unasked
+from slicewright.rehearsal.plugins.engine.plugin import (
     Checked,
     CheckFailure,
     Created,
@@ -26,8 +32,14 @@ from rehearsal.plugins.engine.plugin import (
     ReadBack,
     Severity,
 )
-from rehearsal.plugins.engine.properties import UNKNOWN, Properties, Secret, has_secret, unwrap
-from rehearsal.plugins.engine.requests import (
+from slicewright.rehearsal.plugins.engine.properties import (
+    UNKNOWN,
+    Properties,
+    Secret,
+    has_secret,
+    unwrap,
+)
+from slicewright.rehearsal.plugins.engine.requests import (
     CheckRequest,
     ConfigureRequest,
     CreateRequest,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import UNKNOWN, Properties
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Properties
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import UNKNOWN, Secret
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Secret
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rehearsal.plugins.bridge.schema import Schema
+from slicewright.rehearsal.plugins.bridge.schema import Schema
 
 
 def unasked(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from rehearsal.clouds.core.client import CloudUnreachable
-from rehearsal.clouds.core.exec_credential import VARIABLE
+from slicewright.rehearsal.clouds.core.client import CloudUnreachable
+from slicewright.rehearsal.clouds.core.exec_credential import VARIABLE
 
 
 def values_of(names: Sequence[str], *, provider: str) -> list[str]:

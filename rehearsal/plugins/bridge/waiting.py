@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from rehearsal.clouds.core.client import CloudUnreachable
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import Session
-from rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.clouds.core.client import CloudUnreachable
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.resources import Session
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
 
 T = TypeVar("T")
 _OUTAGE_S = 15.0

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.plugins.charts import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.charts import (
     cluster_autoscaler,
     gpu_operator,
     karpenter,

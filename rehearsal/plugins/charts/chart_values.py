@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 
 def merged_over(defaults: JsonObject, values: Mapping[str, Any]) -> JsonObject:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 
 def read(directory: Path) -> list[JsonObject]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.charts import Chart
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.charts import Chart
 
 _TEMPLATE: Final = """\
 {{- range $path, $_ := .Files.Glob "manifests/*.json" }}

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from telemetry.signals import at_signal
+from slicewright.telemetry.signals import at_signal
 
 _MESSAGE_LIMIT = 400 * 1024 * 1024
 """Bytes; the engine's own limit. gRPC's default of 4 MiB is too little for a large ConfigMap."""

@@ -1,6 +1,6 @@
 """The rehearsal's `pulumi-language-python`: runs programs and policy packs in the project's Python.
 
-    python -m rehearsal.plugins.engine.language_host [engine's flags] ENGINE_ADDRESS
+    python -m slicewright.rehearsal.plugins.engine.language_host [engine's flags] ENGINE_ADDRESS
 
 The engine starts it twice for `up` and `preview`, the first time only for its version, so it
 imports little. Source of the protocol: pulumi/pulumi `proto/pulumi/language.proto`,
@@ -23,11 +23,15 @@ from typing import Any, TypeVar
 
 from google.protobuf import empty_pb2
 
-from rehearsal.plugins.engine import served_program
-from rehearsal.plugins.engine.grpc_server import new_server, serve_until_stopped
-from rehearsal.plugins.engine.protocol import language_pb2, language_pb2_grpc, plugin_pb2
-from rehearsal.plugins.engine.run_program import REPORTED
-from rehearsal.plugins.engine.served_program import ServedProgram
+from slicewright.rehearsal.plugins.engine import served_program
+from slicewright.rehearsal.plugins.engine.grpc_server import new_server, serve_until_stopped
+from slicewright.rehearsal.plugins.engine.protocol import (
+    language_pb2,
+    language_pb2_grpc,
+    plugin_pb2,
+)
+from slicewright.rehearsal.plugins.engine.run_program import REPORTED
+from slicewright.rehearsal.plugins.engine.served_program import ServedProgram
 
 VERSION = "3.259.0"
 _RUN_PROGRAM = Path(__file__).with_name("run_program.py")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
-from rehearsal.plugins.engine.properties import Properties, unwrap
-from rehearsal.plugins.engine.requests import (
+from slicewright.rehearsal.plugins.engine.properties import Properties, unwrap
+from slicewright.rehearsal.plugins.engine.requests import (
     CheckConfigRequest,
     CheckRequest,
     ConfigureRequest,

@@ -238,7 +238,8 @@ def _is_of_project(name: str, origin: str) -> bool:
 def _files(package: str) -> _Files:
     """What importing a package of the project reads: its sources, and data beside them."""
     found = set()
-    for directory, inner, names in os.walk(_PROJECT / package):
+    # The parts of the package lie beside it, behind links.
+    for directory, inner, names in os.walk(_PROJECT / package, followlinks=True):
         inner[:] = [name for name in inner if name != "__pycache__"]
         for name in names:
             path = os.path.join(directory, name)  # noqa: PTH118 - hundreds of files a program

@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf import any_pb2, empty_pb2
 
-from rehearsal.plugins.engine.grpc_server import (
+from slicewright.rehearsal.plugins.engine.grpc_server import (
     CHANNEL_OPTIONS,
     new_server,
     serve_until_stopped,
 )
-from rehearsal.plugins.engine.plugin import (
+from slicewright.rehearsal.plugins.engine.plugin import (
     Checked,
     Difference,
     InitFailed,
@@ -27,15 +27,15 @@ from rehearsal.plugins.engine.plugin import (
     ProviderPlugin,
     Severity,
 )
-from rehearsal.plugins.engine.properties import decode, encode
-from rehearsal.plugins.engine.protocol import (
+from slicewright.rehearsal.plugins.engine.properties import decode, encode
+from slicewright.rehearsal.plugins.engine.protocol import (
     engine_pb2,
     engine_pb2_grpc,
     plugin_pb2,
     provider_pb2,
     provider_pb2_grpc,
 )
-from rehearsal.plugins.engine.requests import (
+from slicewright.rehearsal.plugins.engine.requests import (
     Autonaming,
     CheckConfigRequest,
     CheckRequest,

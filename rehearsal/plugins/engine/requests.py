@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.engine.properties import Properties
 
 
 @dataclass(frozen=True)

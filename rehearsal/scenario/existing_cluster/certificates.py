@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubeapi import Client
-from rehearsal.cluster import cert_manager
-from rehearsal.scenario.existing_cluster.objects import Owner
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster import cert_manager
+from slicewright.rehearsal.scenario.existing_cluster.objects import Owner
 
 _TIMEOUT_S: Final = 120.0
 

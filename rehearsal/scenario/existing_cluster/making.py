@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.plan import AdapterPlan, ExistingFleetPlan
-from infra.stack_file import ExistingPrometheus
-from kubeapi import ApiError, Client, Unreachable
-from rehearsal.clouds.core.control_planes import LocalControlPlanes
-from rehearsal.clouds.core.node_api import NotReady
-from rehearsal.cluster.control_plane import ControlPlaneError
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import RehearsalError
-from rehearsal.scenario.existing_cluster import (
+from slicewright.infra.plan import AdapterPlan, ExistingFleetPlan
+from slicewright.infra.stack_file import ExistingPrometheus
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.rehearsal.clouds.core.control_planes import LocalControlPlanes
+from slicewright.rehearsal.clouds.core.node_api import NotReady
+from slicewright.rehearsal.cluster.control_plane import ControlPlaneError
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import RehearsalError
+from slicewright.rehearsal.scenario.existing_cluster import (
     certificates,
     leftovers,
     operator_to_adopt,
     prometheus,
     record,
 )
-from rehearsal.scenario.existing_cluster.nodes import node_objects
+from slicewright.rehearsal.scenario.existing_cluster.nodes import node_objects
 
 _RECORD: Final = "as-it-was.json"
 _READY_S: Final = 60.0

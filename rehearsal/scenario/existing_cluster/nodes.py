@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from infra.catalog import Gpu
-from infra.plan import ExistingFleetPlan, ExistingPoolPlan
-from kubeapi import JsonObject
-from rehearsal.clouds.core.machines import reserved_cpu_millis
-from rehearsal.clouds.core.node_object import KUBERNETES, NodeDetails, node_object
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.plan import ExistingFleetPlan, ExistingPoolPlan
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.machines import reserved_cpu_millis
+from slicewright.rehearsal.clouds.core.node_object import KUBERNETES, NodeDetails, node_object
 
 _SYSTEM_NODES: Final = 2
 """For the GPU operator, NFD's master and the fleet controller."""
@@ -49,7 +49,7 @@ def node_objects(fleet: ExistingFleetPlan) -> Iterator[JsonObject]:
 
 
 def fake_key(gpu: Gpu) -> str:
-    """Its key in rehearsal.cluster.silicon.models, which need not have it."""
+    """Its key in slicewright.rehearsal.cluster.silicon.models, which need not have it."""
     return _FAKE_KEYS.get(gpu.name, gpu.name)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kubeapi import Client, JsonObject
-from kubeapi.client import path_of
-from rehearsal.scenario.errors import RehearsalError
+from slicewright.kubeapi import Client, JsonObject
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.scenario.errors import RehearsalError
 
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _AGAIN_S: Final = 0.2

@@ -13,15 +13,15 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from apis.names import CLUSTER_POLICY_API, CLUSTER_POLICY_PLURAL, MIG_STATE_LABEL
-from infra.plan import ExistingFleetPlan
-from kubeapi import Client, JsonObject
-from kubeapi.client import path_of
-from rehearsal.cluster.gpu_operator.labels import MIG_CAPABLE
-from rehearsal.plugins.charts import gpu_operator
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import RehearsalError
-from rehearsal.scenario.existing_cluster.objects import Owner
+from slicewright.apis.names import CLUSTER_POLICY_API, CLUSTER_POLICY_PLURAL, MIG_STATE_LABEL
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import Client, JsonObject
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.cluster.gpu_operator.labels import MIG_CAPABLE
+from slicewright.rehearsal.plugins.charts import gpu_operator
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import RehearsalError
+from slicewright.rehearsal.scenario.existing_cluster.objects import Owner
 
 CLUSTER_POLICY: Final = "cluster-policy"
 """The chart's name for it, whatever the release is called."""

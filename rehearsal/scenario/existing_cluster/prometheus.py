@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from infra.stack_file import ExistingPrometheus
-from kubeapi import Client, JsonObject
-from rehearsal.plugins.charts import prometheus_stack
-from rehearsal.scenario.existing_cluster.objects import Owner
+from slicewright.infra.stack_file import ExistingPrometheus
+from slicewright.kubeapi import Client, JsonObject
+from slicewright.rehearsal.plugins.charts import prometheus_stack
+from slicewright.rehearsal.scenario.existing_cluster.objects import Owner
 
 _TIMEOUT_S: Final = 240.0
 _SUFFIX: Final = "-prometheus"

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubeapi import ApiError, Client, JsonObject
+from slicewright.kubeapi import ApiError, Client, JsonObject
 
 _COUNTERS: Final = ("resourceVersion", "managedFields", "generation")
 _LEFT_OUT: Final = frozenset({"events", "componentstatuses"})

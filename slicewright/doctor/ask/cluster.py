@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from infra.plan import ExistingFleetPlan
-from kubeapi import ApiError, Client, JsonObject, Unreachable, list_all
 from slicewright.doctor.checks.cluster import ClusterAnswers, DaemonSet, GpuOperator, Node
 from slicewright.doctor.checks.cluster_requirements import (
     wanted_apis,
@@ -14,6 +12,8 @@ from slicewright.doctor.checks.cluster_requirements import (
     wanted_namespaces,
 )
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable, list_all
 from slicewright.live.access import Access, NoCluster, access, why
 
 _EVERYTHING: Final = {"verb": "*", "group": "*", "resource": "*"}

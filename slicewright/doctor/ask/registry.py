@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import urllib3
 
-from apis.image_names import registry_of
+from slicewright.apis.image_names import registry_of
 from slicewright.doctor.ask.http_pool import pool
 from slicewright.doctor.findings import Answer, NotAnswered
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from infra import manifests
-from infra.plan import ExistingFleetPlan, ExistingPoolPlan
 from slicewright.doctor.checks.cluster_requirements import (
     CERTIFICATES,
     wanted_apis,
@@ -15,6 +13,8 @@ from slicewright.doctor.checks.cluster_requirements import (
     wanted_namespaces,
 )
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.infra import manifests
+from slicewright.infra.plan import ExistingFleetPlan, ExistingPoolPlan
 
 _STARTUP_POLICIES: Final = (1, 36)
 """The first version with MutatingAdmissionPolicy in v1. Source: Kubernetes enhancement KEP-3962."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from apis.names import NAMESPACE
-from infra import stack_file
-from infra.plan import AdapterPlan, ExistingFleetPlan, KedaPlan
+from slicewright.apis.names import NAMESPACE
+from slicewright.infra import stack_file
+from slicewright.infra.plan import AdapterPlan, ExistingFleetPlan, KedaPlan
 
 _MONITORS: Final = "podmonitors.monitoring.coreos.com"
 _SCALED_OBJECTS: Final = "scaledobjects.keda.sh"

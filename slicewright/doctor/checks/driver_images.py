@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from infra.plan import FleetPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
+from slicewright.infra.plan import FleetPlan
 
 _NVIDIA: Final = "nvcr.io"
 _IMAGE: Final = "nvidia/driver"

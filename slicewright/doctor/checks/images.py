@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from apis.image_names import short
-from infra.plan import ExistingFleetPlan, FleetPlan
-from infra.plan.images.stack_images import StackImages, stack_images
+from slicewright.apis.image_names import short
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
+from slicewright.infra.plan import ExistingFleetPlan, FleetPlan
+from slicewright.infra.plan.images.stack_images import StackImages, stack_images
 
 _STACK_IMAGE: Final = "image"
 

@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
-from apis import custom_resources, names
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.reasons.troubles import MIG_MANAGER
-from fleet_controller.app.loop import Loop
-from fleet_controller.cluster.execute import execute
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.decision.actions import RemoveStartupTaint
-from fleet_controller.nodes.watchdog import NOTED_AFTER_S
-from fleet_controller.objects.pool import read_pool
-from fleet_controller.objects.stuck import stuck_of
-from kubeapi import ApiError, Client
-from kubeapi.client import path_of
-from node_agent.cluster.node import read
-from node_agent.nvml.observed import Failure, Observation, ObservedGpu
-from node_agent.reporting.report import body
-from node_agent.verdict.findings import Verdict
-from rehearsal.plugins.charts import gpu_operator
-from tests.fleet_controller import objects
-from tests.fleet_controller.objects import POOLS, REPORTS
+from slicewright.apis import custom_resources, names
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.reasons.troubles import MIG_MANAGER
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.cluster.execute import execute
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.decision.actions import RemoveStartupTaint
+from slicewright.fleet_controller.nodes.watchdog import NOTED_AFTER_S
+from slicewright.fleet_controller.objects.pool import read_pool
+from slicewright.fleet_controller.objects.stuck import stuck_of
+from slicewright.kubeapi import ApiError, Client
+from slicewright.kubeapi.client import path_of
+from slicewright.node_agent.cluster.node import read
+from slicewright.node_agent.nvml.observed import Failure, Observation, ObservedGpu
+from slicewright.node_agent.reporting.report import body
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.rehearsal.plugins.charts import gpu_operator
+from tests.fleet_controller import kubernetes_objects as objects
+from tests.fleet_controller.kubernetes_objects import POOLS, REPORTS
 
 _ENTRY = custom_resources.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"][
     "properties"

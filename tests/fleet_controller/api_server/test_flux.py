@@ -20,15 +20,16 @@ from typing import Any
 import pytest
 import yaml
 
-from apis.names import NODE_CONDITION
-from fleet_controller.app.loop import Loop
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.pools.members import DAMPING_S
-from kubeapi import ApiError
-from rehearsal.host.toolchain.go_sdk import Sdk
-from tests.fleet_controller import git_over_http, objects
+from slicewright.apis.names import NODE_CONDITION
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.pools.members import DAMPING_S
+from slicewright.kubeapi import ApiError
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
+from tests.fleet_controller import git_over_http
+from tests.fleet_controller import kubernetes_objects as objects
 from tests.fleet_controller.api_server.test_api_server import Clock, running
-from tests.fleet_controller.objects import POOLS, REPORTS
+from tests.fleet_controller.kubernetes_objects import POOLS, REPORTS
 from tests.infra.cross_check import go_module
 
 pytestmark = [pytest.mark.soak]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from apis import names
+from slicewright.apis import names
 
 _ROOT = Path(__file__).parents[3]
 DAEMON_SETS = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/daemonsets"
@@ -21,7 +21,7 @@ PODS = f"/api/v1/namespaces/{names.NAMESPACE}/pods"
 @pytest.fixture(scope="module")
 def agent() -> Mapping[str, Any]:
     """The DaemonSet of the agents."""
-    from infra import plan
+    from slicewright.infra import plan
     from tests.fleet_controller.conftest import with_integers
     from tests.recorder import recorded
 

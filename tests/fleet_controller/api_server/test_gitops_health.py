@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import yaml
 
-from apis import names
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from fleet_controller.decision.actions import SetPoolStatus
-from fleet_controller.decision.decide import decide
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.pools.members import DAMPING_S, GRACE_S
-from fleet_controller.pools.status import TOO_FEW_LIMIT_S
+from slicewright.apis import names
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.fleet_controller.decision.actions import SetPoolStatus
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.pools.members import DAMPING_S, GRACE_S
+from slicewright.fleet_controller.pools.status import TOO_FEW_LIMIT_S
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import World
 from tests.gitops.lua_health import health

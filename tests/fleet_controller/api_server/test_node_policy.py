@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from apis.admission import node_policy
-from kubeapi import ApiError, Client
-from kubeapi.client import PatchKind
+from slicewright.apis import names
+from slicewright.apis.admission import node_policy
+from slicewright.kubeapi import ApiError, Client
+from slicewright.kubeapi.client import PatchKind
 
 OPERATOR_NAMESPACE = "gpu-operator"
 MIG_MANAGER = "nvidia-mig-manager"

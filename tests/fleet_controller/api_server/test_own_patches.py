@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from fleet_controller.objects.node import BroughtLabel, Joined
-from kubeapi import ApiError, Client
-from kubeapi.client import PatchKind
+from slicewright.apis import names
+from slicewright.fleet_controller.objects.node import BroughtLabel, Joined
+from slicewright.kubeapi import ApiError, Client
+from slicewright.kubeapi.client import PatchKind
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 RESTRICTED = "node-restriction.kubernetes.io/tenant"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from apis.admission import pod_policy
-from kubeapi import ApiError
+from slicewright.apis import names
+from slicewright.apis.admission import pod_policy
+from slicewright.kubeapi import ApiError
 from tests.fleet_controller.conftest import ApiServer, with_integers
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -377,7 +377,7 @@ def test_a_controller_that_makes_such_pods_says_why_there_are_none(
 @pytest.mark.parametrize("stack", ["gke-h100-serving", "existing-a100-t4-serving"])
 def test_the_servers_of_a_stack_pass(guarded: ApiServer, stack: str) -> None:
     """Those that its pools' nodes run; agents and operands have namespaces that are exempt."""
-    from infra import plan
+    from slicewright.infra import plan
     from tests.recorder import recorded
 
     file = Path(__file__).parents[3] / "stacks" / f"Pulumi.{stack}.yaml"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from kubeapi import ApiError, Client
-from kubeapi.election import Election, Record
-from tests.fleet_controller import objects
-from tests.fleet_controller.objects import POOLS, REPORTS
+from slicewright.apis import names
+from slicewright.kubeapi import ApiError, Client
+from slicewright.kubeapi.election import Election, Record
+from tests.fleet_controller import kubernetes_objects as objects
+from tests.fleet_controller.kubernetes_objects import POOLS, REPORTS
 
 SYSTEM = f"/api/v1/namespaces/{names.NAMESPACE}"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apis.rights import AGENT_RULES, CONTROLLER_NAMESPACE_RULES, CONTROLLER_RULES
-from apis.rights_table import table
+from slicewright.apis.rights import AGENT_RULES, CONTROLLER_NAMESPACE_RULES, CONTROLLER_RULES
+from slicewright.apis.rights_table import table
 
 PAGE = Path(__file__).resolve().parents[3] / "SECURITY.md"
 
 
 def test_the_page_has_the_table_as_the_roles_are() -> None:
-    assert table() in PAGE.read_text(), "python -m apis.rights_table"
+    assert table() in PAGE.read_text(), "python -m slicewright.apis.rights_table"
 
 
 def test_every_rule_has_a_row_with_all_its_verbs() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from infra import manifests, plan, stack_file
-from infra.plan import ExistingFleetPlan
-from kubeapi import Client
-from kubeapi.client import path_of
+from slicewright.apis import names
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import Client
+from slicewright.kubeapi.client import path_of
 
 NODES = "/api/v1/nodes"
 STACK = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_controller.objects import bounds
+from slicewright.fleet_controller.objects import bounds
 
 NOW = 1_800_000_000.0
 

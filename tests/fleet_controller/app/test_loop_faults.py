@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.app import causes, loop
-from fleet_controller.decision import decide
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.app import causes, loop
+from slicewright.fleet_controller.decision import decide
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.warning_event import WarningEvent
 from tests.fleet_controller.api_edge import NODES
 from tests.fleet_controller.cluster.test_requests import Fleet
 

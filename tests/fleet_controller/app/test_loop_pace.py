@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller.app import loop as loop_module
-from fleet_controller.app.loop import Loop
-from fleet_controller.cluster.lanes import Outcome
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.decision.actions import Action
-from kubeapi import Client
+from slicewright.fleet_controller.app import loop as loop_module
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.cluster.lanes import Outcome
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.decision.actions import Action
+from slicewright.kubeapi import Client
 
 
 class NothingThere:

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from fleet_controller.app import loop as loop_module
-from fleet_controller.app.loop import Loop
-from fleet_controller.cluster import collection
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.cluster.status_pace import StatusPace
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import read_node
-from fleet_controller.objects.pool import read_pool
-from tests.fleet_controller import objects
+from slicewright.apis import names
+from slicewright.fleet_controller.app import loop as loop_module
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.cluster import collection
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.cluster.status_pace import StatusPace
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import read_node
+from slicewright.fleet_controller.objects.pool import read_pool
+from tests.fleet_controller import kubernetes_objects as objects
 from tests.fleet_controller.api_edge import NODES, PODS, POOLS, REPORTS, Object
 from tests.fleet_controller.faulty_api import FaultyApi
 from tests.properties import examples

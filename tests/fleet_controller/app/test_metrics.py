@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from fleet_controller.app import metrics
-from fleet_controller.app.loop import Progress
-from fleet_controller.decision.actions import RemoveStartupTaint
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.layout_change import Change
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.app import metrics
+from slicewright.fleet_controller.app.loop import Progress
+from slicewright.fleet_controller.decision.actions import RemoveStartupTaint
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.layout_change import Change
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
 
 NOW = 1_800_000_000.0
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "controller.md"

@@ -17,14 +17,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from apis import names
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.node import Node, read_node
-from kubeapi import ApiError, Client, list_and_watch
-from kubeapi.client import path_of
-from kubeapi.election import Record
-from tests.fleet_controller import objects
-from tests.fleet_controller.objects import POOLS, REPORTS
+from slicewright.apis import names
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.node import Node, read_node
+from slicewright.kubeapi import ApiError, Client, list_and_watch
+from slicewright.kubeapi.client import path_of
+from slicewright.kubeapi.election import Record
+from tests.fleet_controller import kubernetes_objects as objects
+from tests.fleet_controller.kubernetes_objects import POOLS, REPORTS
 
 _ROOT = Path(__file__).parents[3]
 _LEASE = path_of("coordination.k8s.io/v1", "leases", names.CONTROLLER_LEASE, names.NAMESPACE)

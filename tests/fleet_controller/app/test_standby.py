@@ -11,25 +11,25 @@ from typing import Any, cast
 
 import pytest
 
-from apis.names import STARTUP_TAINT_KEY
-from fleet_controller import cli
-from fleet_controller.app import loop as loop_module
-from fleet_controller.app.loop import Loop
-from fleet_controller.cluster.bound_pods import Nodes
-from fleet_controller.cluster.lanes import Outcome
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.decision.actions import (
+from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.fleet_controller import cli
+from slicewright.fleet_controller.app import loop as loop_module
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.cluster.bound_pods import Nodes
+from slicewright.fleet_controller.cluster.lanes import Outcome
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.decision.actions import (
     Action,
     RemoveStartupTaint,
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.rollout.change_actions import EvictPod
-from kubeapi import ApiError, Client, Unreachable
-from telemetry import log as telemetry_log
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.rollout.change_actions import EvictPod
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.telemetry import log as telemetry_log
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fleet_controller.cluster.aside import Aside
+from slicewright.fleet_controller.cluster.aside import Aside
 
 HOUR_S = 3600.0
 

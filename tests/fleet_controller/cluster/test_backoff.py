@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.cluster.backoff import Refusals
-from fleet_controller.rollout.drain import explain_refusal, is_refused_by_budget
-from kubeapi import ApiError
+from slicewright.fleet_controller.cluster.backoff import Refusals
+from slicewright.fleet_controller.rollout.drain import explain_refusal, is_refused_by_budget
+from slicewright.kubeapi import ApiError
 from tests.odd_values import VALUES
 
 NOW = 1000.0

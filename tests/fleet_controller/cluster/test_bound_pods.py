@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.cluster.bound_pods import BOUND
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.objects.layout_change import Change, Phase
-from fleet_controller.objects.node import Node
-from kubeapi import Client, Event
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.cluster.bound_pods import BOUND
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.objects.layout_change import Change, Phase
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.kubeapi import Client, Event
 
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.cluster import lanes as lanes_module
-from fleet_controller.cluster.lanes import (
+from slicewright.fleet_controller.cluster import lanes as lanes_module
+from slicewright.fleet_controller.cluster.lanes import (
     LONGEST_SLICE_S,
     PER_SECOND,
     SLICE_S,
@@ -24,7 +24,7 @@ from fleet_controller.cluster.lanes import (
     Outcome,
     Pace,
 )
-from fleet_controller.decision.actions import (
+from slicewright.fleet_controller.decision.actions import (
     Action,
     AddStartupTaint,
     EmitEvent,
@@ -33,7 +33,7 @@ from fleet_controller.decision.actions import (
     RetractEvent,
     SetPoolStatus,
 )
-from fleet_controller.rollout.change_actions import EvictPod
+from slicewright.fleet_controller.rollout.change_actions import EvictPod
 from tests.properties import examples
 
 

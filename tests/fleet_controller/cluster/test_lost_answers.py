@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from kubeapi import Unreachable
+from slicewright.apis import names
+from slicewright.kubeapi import Unreachable
 from tests.fleet_controller.api_edge import NODES, POOLS, ApiEdge, Object
 from tests.fleet_controller.cluster.test_requests import Fleet
 

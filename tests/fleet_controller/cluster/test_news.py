@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.cluster import news
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Joined, Node
-from fleet_controller.objects.report import Report
+from slicewright.fleet_controller.cluster import news
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Joined, Node
+from slicewright.fleet_controller.objects.report import Report
 
 _OTHER: dict[str, Any] = {
     "taint_keys": ("another",),

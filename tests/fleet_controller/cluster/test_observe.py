@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller.cluster import collection
-from fleet_controller.cluster.collection import Collection
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.nodes.absent_operands import OPERAND_SELECTOR
-from kubeapi import Client, Event, Unreachable
+from slicewright.fleet_controller.cluster import collection
+from slicewright.fleet_controller.cluster.collection import Collection
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.nodes.absent_operands import OPERAND_SELECTOR
+from slicewright.kubeapi import Client, Event, Unreachable
 
 LISTED = {"metadata": {"resourceVersion": "1"}, "items": []}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from apis import names as api
-from fleet_controller.app.loop import Loop
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.cluster.status_pace import StatusPace
-from fleet_controller.objects.bounds import stamp
-from tests.fleet_controller import objects
+from slicewright.apis import names as api
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.cluster.status_pace import StatusPace
+from slicewright.fleet_controller.objects.bounds import stamp
+from tests.fleet_controller import kubernetes_objects as objects
 from tests.fleet_controller.api_edge import NODES, POOLS, REPORTS, ApiEdge
 
 NOW = 1_800_000_000.0

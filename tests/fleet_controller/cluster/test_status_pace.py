@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.cluster.status_pace import (
+from slicewright.fleet_controller.cluster.status_pace import (
     COUNTED_A_SECOND,
     COUNTED_EVERY_S,
     Paced,
     StatusPace,
     only_counts,
 )
-from fleet_controller.decision.actions import Action, RecordBoot, SetPoolStatus
-from fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.decision.actions import Action, RecordBoot, SetPoolStatus
+from slicewright.fleet_controller.objects.pool import Pool
 from tests.fleet_controller.builders import build_pool
 from tests.properties import examples
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.decision.actions import (
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.decision.actions import (
     AddStartupTaint,
     ClearReportsAfter,
     EmitEvent,
@@ -21,30 +21,35 @@ from fleet_controller.decision.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.decision.decide import Decision, decide
-from fleet_controller.decision.events import (
+from slicewright.fleet_controller.decision.decide import Decision, decide
+from slicewright.fleet_controller.decision.events import (
     LONGEST_WAIT_S,
     PROGRESS_EVENT_INTERVAL_S,
     REPEAT_WARNING_S,
 )
-from fleet_controller.decision.inspection import to_inspect
-from fleet_controller.membership.release import ReleaseNode
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Joined, Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.objects.stuck import Stuck
-from fleet_controller.objects.warning_event import WarningEvent
-from fleet_controller.pools.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
-from fleet_controller.pools.quarantine import QuarantineNode
-from fleet_controller.pools.status import TOO_FEW_LIMIT_S
-from fleet_controller.rollout.change_actions import ApplyLayout, CordonNode, EvictPod, FinishChange
-from fleet_controller.rollout.node_change import start_change
-from fleet_controller.rollout.turn import DRAIN_POLL_S
-from tests.fleet_controller.objects import bare
+from slicewright.fleet_controller.decision.inspection import to_inspect
+from slicewright.fleet_controller.membership.release import ReleaseNode
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Joined, Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.objects.stuck import Stuck
+from slicewright.fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.pools.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
+from slicewright.fleet_controller.pools.quarantine import QuarantineNode
+from slicewright.fleet_controller.pools.status import TOO_FEW_LIMIT_S
+from slicewright.fleet_controller.rollout.change_actions import (
+    ApplyLayout,
+    CordonNode,
+    EvictPod,
+    FinishChange,
+)
+from slicewright.fleet_controller.rollout.node_change import start_change
+from slicewright.fleet_controller.rollout.turn import DRAIN_POLL_S
+from tests.fleet_controller.kubernetes_objects import bare
 
 NOW = 1_800_000_000.0
 QUIET = {"changing": 0, "failed": 0}

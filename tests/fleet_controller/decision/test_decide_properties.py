@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.decision.actions import (
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.decision.actions import (
     Action,
     AddStartupTaint,
     ClearReportsAfter,
@@ -21,24 +21,24 @@ from fleet_controller.decision.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.decision.decide import Decision, decide
-from fleet_controller.decision.inspection import to_inspect
-from fleet_controller.nodes import assess
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects import bounds
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.objects.warning_event import WarningEvent
-from fleet_controller.rollout.change_actions import (
+from slicewright.fleet_controller.decision.decide import Decision, decide
+from slicewright.fleet_controller.decision.inspection import to_inspect
+from slicewright.fleet_controller.nodes import assess
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.objects import bounds
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     EvictPod,
     FinishChange,
     NoteChange,
 )
-from tests.fleet_controller.objects import bare
+from tests.fleet_controller.kubernetes_objects import bare
 from tests.properties import examples
 
 NOW = 1_800_000_000.0

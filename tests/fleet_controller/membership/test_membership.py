@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.names import JOINED_ANNOTATION, POOL_LABEL
-from fleet_controller.decision.actions import SetNodeCondition
-from fleet_controller.decision.decide import decide
-from fleet_controller.membership.membership import JoinNode, joining, memberships
-from fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
-from fleet_controller.objects.pool import Pool
+from slicewright.apis.names import JOINED_ANNOTATION, POOL_LABEL
+from slicewright.fleet_controller.decision.actions import SetNodeCondition
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.membership.membership import JoinNode, joining, memberships
+from slicewright.fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
+from slicewright.fleet_controller.objects.pool import Pool
 from tests.fleet_controller.builders import build_pool
 from tests.properties import examples
 

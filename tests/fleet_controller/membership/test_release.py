@@ -11,24 +11,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.label_keys import may_be_brought
-from apis.names import (
+from slicewright.apis.label_keys import may_be_brought
+from slicewright.apis.names import (
     JOINED_ANNOTATION,
     POOL_LABEL,
     RELEASE_FINALIZER,
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
 )
-from fleet_controller.decision.actions import Action, AddStartupTaint, EmitEvent, SetMigConfig
-from fleet_controller.decision.decide import decide
-from fleet_controller.decision.inspection import to_inspect
-from fleet_controller.membership.membership import JoinNode, joining, keys_of
-from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
-from fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.decision.actions import (
+    Action,
+    AddStartupTaint,
+    EmitEvent,
+    SetMigConfig,
+)
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.decision.inspection import to_inspect
+from slicewright.fleet_controller.membership.membership import JoinNode, joining, keys_of
+from slicewright.fleet_controller.membership.release import (
+    ClearNodeCondition,
+    ReleaseNode,
+    RemoveFinalizer,
+)
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
+from slicewright.fleet_controller.objects.pool import Pool
 from tests.fleet_controller.builders import build_node, build_pool
-from tests.fleet_controller.objects import bare
+from tests.fleet_controller.kubernetes_objects import bare
 
 PLUGIN = "nvidia.com/device-plugin.config"
 MIG = "nvidia.com/mig.config"

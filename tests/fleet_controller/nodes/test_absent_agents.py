@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fleet_controller.decision.decide import decide
-from fleet_controller.decision.inspection import silent_agents
-from fleet_controller.nodes.absent_agents import reasons
-from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S, assess
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.decision.inspection import silent_agents
+from slicewright.fleet_controller.nodes.absent_agents import reasons
+from slicewright.fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S, assess
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
 
 REFUSED = 'Error creating: pods "node-agent-a-" is forbidden: RuntimeClass "nvidia" not found'
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.decision.decide import decide
-from fleet_controller.decision.inspection import unverified_nodes
-from fleet_controller.nodes import absent_operands
-from fleet_controller.nodes.assess import assess
-from fleet_controller.nodes.watchdog import trouble_of
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.decision.inspection import unverified_nodes
+from slicewright.fleet_controller.nodes import absent_operands
+from slicewright.fleet_controller.nodes.assess import assess
+from slicewright.fleet_controller.nodes.watchdog import trouble_of
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
 from tests.fleet_controller.builders import build_node
 
 GPU = {"nvidia.com/gpu.present": "true"}

@@ -4,17 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from apis.names import BUSY_STATES
-from apis.reasons.agent import REASONS
-from fleet_controller.nodes.assess import (
-    CLOCKS_APART_S,
-    REPORT_AGE_LIMIT_S,
-    assess,
-)
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.rollout.node_change import assess_waiting
+from slicewright.apis.names import BUSY_STATES
+from slicewright.apis.reasons.agent import REASONS
+from slicewright.fleet_controller.nodes.assess import CLOCKS_APART_S, REPORT_AGE_LIMIT_S, assess
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.rollout.node_change import assess_waiting
 
 
 def test_a_fresh_match_of_this_node_and_layout_is_true(

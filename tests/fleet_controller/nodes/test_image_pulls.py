@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from apis.image_names import registry_of, short
-from fleet_controller.nodes import absent_agents, absent_operands, waiting_pods
-from fleet_controller.nodes.image_pulls import SLICEWRIGHT, explained
-from fleet_controller.objects.node import Node
-from rehearsal.cluster.kubelet.images.answers import Answer, pull_error
-from rehearsal.cluster.kubelet.images.references import parse
+from slicewright.apis.image_names import registry_of, short
+from slicewright.fleet_controller.nodes import absent_agents, absent_operands, waiting_pods
+from slicewright.fleet_controller.nodes.image_pulls import SLICEWRIGHT, explained
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.rehearsal.cluster.kubelet.images.answers import Answer, pull_error
+from slicewright.rehearsal.cluster.kubelet.images.references import parse
 
 DIGEST = "sha256:" + "67" * 32
 HUB = f"docker.io/library/python:3.13-slim@{DIGEST}"

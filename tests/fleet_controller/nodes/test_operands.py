@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from apis.reasons.troubles import MIG_MANAGER
-from fleet_controller.cluster import observe
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.cluster.operands import namespaces_of
-from fleet_controller.objects.node import Node, read_node
-from fleet_controller.objects.node_pods import NodePod
-from kubeapi import ApiError, Client, JsonObject
+from slicewright.apis.reasons.troubles import MIG_MANAGER
+from slicewright.fleet_controller.cluster import observe
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.cluster.operands import namespaces_of
+from slicewright.fleet_controller.objects.node import Node, read_node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.kubeapi import ApiError, Client, JsonObject
 from tests.fleet_controller.cluster.test_bound_pods import _node
 
 OPERATOR, TENANT = "nvidia", "aaa-tenant"

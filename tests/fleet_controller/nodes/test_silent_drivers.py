@@ -9,18 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.names import STARTUP_TAINT_KEY
-from apis.reasons.agent import DRIVER_DOES_NOT_ANSWER, REASONS
-from fleet_controller.decision.actions import AddStartupTaint, RemoveStartupTaint, SetNodeCondition
-from fleet_controller.decision.decide import decide
-from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.report import Report
-from fleet_controller.pools.quarantine import QuarantineNode
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.apis.reasons.agent import DRIVER_DOES_NOT_ANSWER, REASONS
+from slicewright.fleet_controller.decision.actions import (
+    AddStartupTaint,
+    RemoveStartupTaint,
+    SetNodeCondition,
+)
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.pools.quarantine import QuarantineNode
 from tests.fleet_controller.builders import build_node, build_pool
 from tests.fleet_controller.conftest import HASH, NOW
 from tests.properties import examples

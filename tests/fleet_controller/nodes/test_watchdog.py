@@ -8,12 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from apis.names import DEPLOY_LABEL_PREFIX
-from apis.names import MIG_CONFIG_LABEL as CONFIG
-from apis.names import MIG_STATE_LABEL as STATE
-from apis.reasons.troubles import DEVICE_PLUGIN, MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES
-from fleet_controller.decision.decide import Decision
-from fleet_controller.nodes.watchdog import (
+from slicewright.apis.names import DEPLOY_LABEL_PREFIX
+from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
+from slicewright.apis.names import MIG_STATE_LABEL as STATE
+from slicewright.apis.reasons.troubles import (
+    DEVICE_PLUGIN,
+    MIG_MANAGER,
+    MOST_TRIES,
+    PAUSES_S,
+    TROUBLES,
+)
+from slicewright.fleet_controller.decision.decide import Decision
+from slicewright.fleet_controller.nodes.watchdog import (
     NOTED_AFTER_S,
     RestartOperand,
     Watch,
@@ -21,12 +27,12 @@ from fleet_controller.nodes.watchdog import (
     trouble_of,
     watch,
 )
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.objects.stuck import Stuck, stuck_of
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.stuck import Stuck, stuck_of
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import PAUSED, START, World
 

@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis import names
-from fleet_controller.app.loop import Loop
-from fleet_controller.cluster.lanes import Outcome
-from fleet_controller.cluster.observe import EVENT_SOURCE, Cluster
-from fleet_controller.decision.actions import Action
-from fleet_controller.objects.bounds import stamp
+from slicewright.apis import names
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.cluster.lanes import Outcome
+from slicewright.fleet_controller.cluster.observe import EVENT_SOURCE, Cluster
+from slicewright.fleet_controller.decision.actions import Action
+from slicewright.fleet_controller.objects.bounds import stamp
 from tests import odd_values
-from tests.fleet_controller import hostile, objects
+from tests.fleet_controller import hostile
+from tests.fleet_controller import kubernetes_objects as objects
 from tests.fleet_controller.api_edge import EVENTS, NODES, PODS, POOLS, REPORTS, ApiEdge
 from tests.properties import cases, examples
 

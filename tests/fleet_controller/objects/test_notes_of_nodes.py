@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from kubeapi import ApiError, Client
+from slicewright.apis import names
+from slicewright.kubeapi import ApiError, Client
 from tests.fleet_controller.node_writers import KUBELETS_NODE
 
 POOL = "writers"

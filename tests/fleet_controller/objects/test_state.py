@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from fleet_controller.objects.bounds import seconds, stamp
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.known_layouts import KnownLayout
-from fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
-from fleet_controller.objects.node_pods import requests_gpus
-from fleet_controller.objects.pool import Pool, obeying, read_pool
-from fleet_controller.objects.report import Report, read_report
-from fleet_controller.objects.warning_event import WarningEvent, next_count, read_warning
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.fleet_controller.objects.bounds import seconds, stamp
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.known_layouts import KnownLayout
+from slicewright.fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
+from slicewright.fleet_controller.objects.node_pods import requests_gpus
+from slicewright.fleet_controller.objects.pool import Pool, obeying, read_pool
+from slicewright.fleet_controller.objects.report import Report, read_report
+from slicewright.fleet_controller.objects.warning_event import (
+    WarningEvent,
+    next_count,
+    read_warning,
+)
 
 STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
 

@@ -10,24 +10,24 @@ from typing import Any, cast
 
 import pytest
 
-from apis import names
-from fleet_controller.app.loop import Loop
-from fleet_controller.cli import _unreadable_pool
-from fleet_controller.cluster.collection import SECOND_LIST_AFTER_S, Collection
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.decision.actions import Action, AddStartupTaint
-from fleet_controller.decision.decide import decide
-from fleet_controller.membership.release import ReleaseNode
-from fleet_controller.nodes.assess import assess
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.layout_change import Change
-from fleet_controller.objects.node import BroughtLabel, Joined, Node
-from fleet_controller.objects.pool import Pool, missing_pool, read_pool, unreadable_pool
-from fleet_controller.objects.report import Report
-from fleet_controller.objects.warning_event import WarningEvent
-from fleet_controller.rollout.change_actions import FinishChange
-from kubeapi import Client, JsonObject
-from tests.fleet_controller import objects
+from slicewright.apis import names
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.cli import _unreadable_pool
+from slicewright.fleet_controller.cluster.collection import SECOND_LIST_AFTER_S, Collection
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.decision.actions import Action, AddStartupTaint
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.membership.release import ReleaseNode
+from slicewright.fleet_controller.nodes.assess import assess
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.layout_change import Change
+from slicewright.fleet_controller.objects.node import BroughtLabel, Joined, Node
+from slicewright.fleet_controller.objects.pool import Pool, missing_pool, read_pool, unreadable_pool
+from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.rollout.change_actions import FinishChange
+from slicewright.kubeapi import Client, JsonObject
+from tests.fleet_controller import kubernetes_objects as objects
 from tests.fleet_controller.api_edge import NODES, POOLS, ApiEdge
 
 NOW = 1_800_000_000.0

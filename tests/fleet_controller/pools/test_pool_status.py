@@ -8,17 +8,17 @@ from typing import Any, Literal
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.names import STARTUP_TAINT_KEY
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.pools.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
-from fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
-from fleet_controller.rollout.progress import how_far
-from fleet_controller.rollout.rollout import Rollout
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.pools.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
+from slicewright.fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
+from slicewright.fleet_controller.rollout.progress import how_far
+from slicewright.fleet_controller.rollout.rollout import Rollout
 from tests.fleet_controller.builders import build_node, build_pool
 from tests.fleet_controller.rollout_world import known
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from apis import names as api
-from apis.custom_resources import crds
-from tests.fleet_controller import objects
-from tests.fleet_controller.objects import POOLS
+from slicewright.apis import names as api
+from slicewright.apis.custom_resources import crds
+from tests.fleet_controller import kubernetes_objects as objects
+from tests.fleet_controller.kubernetes_objects import POOLS
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 """What kubectl asks for. Source: kubernetes.io/docs/reference/using-api/api-concepts/."""

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.node import Node, read_node
-from fleet_controller.objects.pool import Pool
-from fleet_controller.pools.members import Member
-from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode, quarantine
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.node import Node, read_node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.pools.members import Member
+from slicewright.fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode, quarantine
 from tests.fleet_controller.builders import build_pool
 from tests.properties import examples
 

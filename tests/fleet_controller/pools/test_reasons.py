@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.reasons import controller_page
-from apis.reasons.agent import REASONS
-from apis.reasons.controller import OF_A_POOL
-from fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.reasons import controller_page
+from slicewright.apis.reasons.agent import REASONS
+from slicewright.apis.reasons.controller import OF_A_POOL
+from slicewright.fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
 from tests.fleet_controller.pools.test_pool_status import NONE, NOW, POOL, member
 from tests.fleet_controller.rollout.test_rollout import world
 
@@ -37,7 +37,7 @@ _CAMEL_CASE = re.compile(r"[A-Z][a-z]+([A-Z][A-Za-z]*)+")
 def test_the_page_is_the_generated_one() -> None:
     page = _DOCS / "controller-reasons.md"
     assert page.read_text() == controller_page.page(), (
-        f"run: python -m apis.reasons.controller_page > {page}"
+        f"run: python -m slicewright.apis.reasons.controller_page > {page}"
     )
 
 

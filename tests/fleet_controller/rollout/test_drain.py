@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import DrainPolicy
-from fleet_controller.objects.node_pods import NodePod, driver_tag, read_pod
-from fleet_controller.rollout.drain import (
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy
+from slicewright.fleet_controller.objects.node_pods import NodePod, driver_tag, read_pod
+from slicewright.fleet_controller.rollout.drain import (
     Refusal,
     drain,
     explain_refusal,

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.layout_change import UNDER_WAY, Change, Phase, change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.change_actions import (
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.layout_change import UNDER_WAY, Change, Phase, change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.change_actions import (
     EvictPod,
     FinishChange,
     NoteChange,
     UpgradeDriver,
 )
-from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.node_change import advance, start_change
-from fleet_controller.rollout.turn import DRAIN_POLL_S, Observation, Turn
-from fleet_controller.rollout.upgrading import NOT_UPGRADED, UPGRADE_LIMIT_S
+from slicewright.fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.node_change import advance, start_change
+from slicewright.fleet_controller.rollout.turn import DRAIN_POLL_S, Observation, Turn
+from slicewright.fleet_controller.rollout.upgrading import NOT_UPGRADED, UPGRADE_LIMIT_S
 from tests.fleet_controller.rollout.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.rollout.test_node_change import NOW, node, pool
 

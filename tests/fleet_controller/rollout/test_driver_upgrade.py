@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.names import POOL_LABEL
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.nodes.assess import assess
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
-from fleet_controller.rollout.wanted import is_version
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import POOL_LABEL
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.nodes.assess import assess
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
+from slicewright.fleet_controller.rollout.wanted import is_version
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout.test_rollout import condition, reason, steps
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, known

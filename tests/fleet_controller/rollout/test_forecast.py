@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from fleet_controller.nodes.assess import assess
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.applying import FAILED_S
-from fleet_controller.rollout.change_actions import CordonNode
-from fleet_controller.rollout.forecast import Forecast, forecast
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.fleet_controller.nodes.assess import assess
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.applying import FAILED_S
+from slicewright.fleet_controller.rollout.change_actions import CordonNode
+from slicewright.fleet_controller.rollout.forecast import Forecast, forecast
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import World
 from tests.properties import examples

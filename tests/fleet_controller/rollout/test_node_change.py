@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
-from apis.names import MIG_CONFIG_LABEL as CONFIG
-from apis.names import MIG_STATE_LABEL as STATE
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.layout_change import Change, Phase
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.change_actions import (
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
+from slicewright.apis.names import MIG_STATE_LABEL as STATE
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.layout_change import Change, Phase
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     EvictPod,
     FinishChange,
     NoteChange,
 )
-from fleet_controller.rollout.node_change import advance, assess_waiting
-from fleet_controller.rollout.turn import Observation, Turn, fail
+from slicewright.fleet_controller.rollout.node_change import advance, assess_waiting
+from slicewright.fleet_controller.rollout.turn import Observation, Turn, fail
 from tests.fleet_controller.builders import build_node, build_pool
 
 NOW = 1_800_009_000.0

@@ -6,24 +6,28 @@ from typing import Any
 
 import pytest
 
-from apis import custom_resources
-from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
-from apis.names import MIG_CONFIG_LABEL as CONFIG
-from apis.names import MIG_STATE_LABEL as STATE
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.decision.actions import AddStartupTaint, EmitEvent, RemoveStartupTaint
-from fleet_controller.decision.decide import Decision
-from fleet_controller.objects.layout_change import Change, change_of
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.rollout.applying import APPLY_LIMIT_S, FAILED_S, LASTING_S
-from fleet_controller.rollout.change_actions import (
+from slicewright.apis import custom_resources
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
+from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
+from slicewright.apis.names import MIG_STATE_LABEL as STATE
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.decision.actions import (
+    AddStartupTaint,
+    EmitEvent,
+    RemoveStartupTaint,
+)
+from slicewright.fleet_controller.decision.decide import Decision
+from slicewright.fleet_controller.objects.layout_change import Change, change_of
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.rollout.applying import APPLY_LIMIT_S, FAILED_S, LASTING_S
+from slicewright.fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     EvictPod,
     FinishChange,
     NoteChange,
 )
-from fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.drain import Refusal
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import START, World
 

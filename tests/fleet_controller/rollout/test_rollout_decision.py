@@ -7,19 +7,19 @@ from typing import Any, Literal
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.names import MIG_CONFIG_LABEL as CONFIG
-from apis.names import MIG_STATE_LABEL as STATE
-from apis.names import POOL_LABEL, ZONE_LABEL
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.layout_change import Change, Phase, change_of
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.progress import how_far
-from fleet_controller.rollout.rollout import (
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
+from slicewright.apis.names import MIG_STATE_LABEL as STATE
+from slicewright.apis.names import POOL_LABEL, ZONE_LABEL
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.layout_change import Change, Phase, change_of
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.progress import how_far
+from slicewright.fleet_controller.rollout.rollout import (
     Rollout,
     decide_rollout,
     fresh,

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.known_layouts import KnownLayout
-from fleet_controller.objects.layout_change import Phase
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.rollout.change_actions import CordonNode
-from fleet_controller.rollout.progress import how_far
-from fleet_controller.rollout.rollout import Rollout, decide_rollout, needs_pods
+from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.known_layouts import KnownLayout
+from slicewright.fleet_controller.objects.layout_change import Phase
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.rollout.change_actions import CordonNode
+from slicewright.fleet_controller.rollout.progress import how_far
+from slicewright.fleet_controller.rollout.rollout import Rollout, decide_rollout, needs_pods
 from tests.fleet_controller.rollout.test_driver_steps import OLD_POD
 from tests.fleet_controller.rollout.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.rollout.test_rollout_decision import NOW, begun, node, pool

@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
-from apis.gpu_pool.rollout_request import RolloutRequest
-from apis.names import POOL_LABEL
-from fleet_controller.decision.actions import EmitEvent, RetractEvent, SetPoolStatus
-from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects.layout_change import change_of
-from fleet_controller.pools.status import UNDONE
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from slicewright.apis.gpu_pool.rollout_request import RolloutRequest
+from slicewright.apis.names import POOL_LABEL
+from slicewright.fleet_controller.decision.actions import EmitEvent, RetractEvent, SetPoolStatus
+from slicewright.fleet_controller.nodes.watchdog import RestartOperand
+from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.pools.status import UNDONE
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, pass_over
 from tests.fleet_controller.rollout_world import known as layout_of

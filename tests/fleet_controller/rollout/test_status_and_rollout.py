@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from fleet_controller.app.loop import Loop
-from fleet_controller.objects.bounds import stamp
-from kubeapi import ApiError, Client
 from slicewright import cli
+from slicewright.apis import names
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_VERIFIED, VERIFIED
-from tests.fleet_controller import objects
+from slicewright.fleet_controller.app.loop import Loop
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.kubeapi import ApiError, Client
+from tests.fleet_controller import kubernetes_objects as objects
 from tests.fleet_controller.api_server.test_api_server import Clock, running
-from tests.fleet_controller.objects import POOLS, REPORTS
+from tests.fleet_controller.kubernetes_objects import POOLS, REPORTS
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"1g.5gb": 7}

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
-from apis.names import DESIRED_ANNOTATION, MOST_REMEMBERED, REPORTS_AFTER_ANNOTATION
-from apis.names import MIG_CONFIG_LABEL as CONFIG
-from apis.names import MIG_STATE_LABEL as STATE
-from fleet_controller.cluster.execute import execute
-from fleet_controller.cluster.observe import Cluster
-from fleet_controller.decision.actions import (
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.gpu_pool.rollout_request import RolloutRequest, read_rollout_request
+from slicewright.apis.names import DESIRED_ANNOTATION, MOST_REMEMBERED, REPORTS_AFTER_ANNOTATION
+from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
+from slicewright.apis.names import MIG_STATE_LABEL as STATE
+from slicewright.fleet_controller.cluster.execute import execute
+from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.decision.actions import (
     Action,
     ClearReportsAfter,
     EmitEvent,
@@ -25,10 +25,10 @@ from fleet_controller.decision.actions import (
     SetDesiredState,
     SetMigConfig,
 )
-from fleet_controller.decision.decide import decide
-from fleet_controller.membership.release import ReleaseNode
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.known_layouts import (
+from slicewright.fleet_controller.decision.decide import decide
+from slicewright.fleet_controller.membership.release import ReleaseNode
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.known_layouts import (
     LONGEST_DESIRED,
     KnownLayout,
     read_desired_annotation,
@@ -37,11 +37,11 @@ from fleet_controller.objects.known_layouts import (
     target_of_undo,
     verified_layouts,
 )
-from fleet_controller.objects.layout_change import Change, change_of
-from fleet_controller.objects.node import Joined, read_node
-from fleet_controller.objects.pool import obeying, read_pool
-from fleet_controller.pools.status import UNDONE
-from fleet_controller.rollout.change_actions import ApplyLayout, FinishChange
+from slicewright.fleet_controller.objects.layout_change import Change, change_of
+from slicewright.fleet_controller.objects.node import Joined, read_node
+from slicewright.fleet_controller.objects.pool import obeying, read_pool
+from slicewright.fleet_controller.pools.status import UNDONE
+from slicewright.fleet_controller.rollout.change_actions import ApplyLayout, FinishChange
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout_world import START, World, known
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.rollout.wanted import (
+from slicewright.fleet_controller.objects.assessment import Assessment
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.rollout.wanted import (
     brings,
     changes,
     describe_target,

@@ -7,7 +7,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
 
 
 def files(

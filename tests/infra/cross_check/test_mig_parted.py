@@ -13,9 +13,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra import catalog, geometry
-from infra.catalog import Gpu
-from infra.geometry import Misfit
+from slicewright.infra import catalog, geometry
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry import Misfit
 from tests.properties import examples
 
 CATALOG = catalog.load()

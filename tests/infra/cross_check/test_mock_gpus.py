@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra import catalog
-from infra.catalog import Gpu
+from slicewright.infra import catalog
+from slicewright.infra.catalog import Gpu
 
 GPUS = catalog.load().gpus
 CROSS_CHECK = Path(__file__).parents[1] / "cross_check"

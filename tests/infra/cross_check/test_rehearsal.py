@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from infra import catalog
-from infra.catalog import Cloud, Gpu, Machine
-from rehearsal.clouds.aws.machines import own_machines as simulated_aws
-from rehearsal.clouds.core.machines import Machine as SimulatedMachine
-from rehearsal.clouds.gcp.machines import machines as simulated_gcp
-from rehearsal.cluster.silicon.models import Model, models
+from slicewright.infra import catalog
+from slicewright.infra.catalog import Cloud, Gpu, Machine
+from slicewright.rehearsal.clouds.aws.machines import own_machines as simulated_aws
+from slicewright.rehearsal.clouds.core.machines import Machine as SimulatedMachine
+from slicewright.rehearsal.clouds.gcp.machines import machines as simulated_gcp
+from slicewright.rehearsal.cluster.silicon.models import Model, models
 
 CATALOG = catalog.load()
 KEYS: Mapping[str, str] = {"H100-94": "H100-NVL"}

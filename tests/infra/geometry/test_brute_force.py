@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra import catalog, geometry
-from infra.catalog import Family, Gpu, Kind
-from infra.geometry import Fit, LayoutError, Misfit, Placement
-from infra.geometry.nearest import shrinks
+from slicewright.infra import catalog, geometry
+from slicewright.infra.catalog import Family, Gpu, Kind
+from slicewright.infra.geometry import Fit, LayoutError, Misfit, Placement
+from slicewright.infra.geometry.nearest import shrinks
 from tests.properties import examples
 
 GPUS = catalog.load().gpus

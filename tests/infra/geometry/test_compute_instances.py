@@ -7,9 +7,9 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from infra import catalog, geometry
-from infra.geometry import LayoutError
-from infra.geometry.compute_instances import instances_holding
+from slicewright.infra import catalog, geometry
+from slicewright.infra.geometry import LayoutError
+from slicewright.infra.geometry.compute_instances import instances_holding
 
 GPUS = catalog.load().gpus
 A100, A30 = GPUS["A100-40"], GPUS["A30"]

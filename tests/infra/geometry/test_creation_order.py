@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from infra import catalog, geometry
-from infra.catalog import Gpu
-from infra.geometry import Fit
+from slicewright.infra import catalog, geometry
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry import Fit
 
 GPUS = catalog.load().gpus
 A100, A30, RTX = GPUS["A100-40"], GPUS["A30"], GPUS["RTX-PRO-6000"]

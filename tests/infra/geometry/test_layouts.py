@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import catalog, geometry
-from infra.catalog import Gpu
-from infra.geometry import Fit, LayoutError, Misfit, Placement, fitting
+from slicewright.infra import catalog, geometry
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry import Fit, LayoutError, Misfit, Placement, fitting
 
 GPUS = catalog.load().gpus
 A100, A30, RTX = GPUS["A100-40"], GPUS["A30"], GPUS["RTX-PRO-6000"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from infra import catalog, geometry
-from infra.catalog import Gpu
-from infra.geometry import Fit, LayoutError, Misfit, Placement, naming
+from slicewright.infra import catalog, geometry
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.geometry import Fit, LayoutError, Misfit, Placement, naming
 
 GPUS = catalog.load().gpus
 A100, A30, RTX = GPUS["A100-40"], GPUS["A30"], GPUS["RTX-PRO-6000"]

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from infra import catalog, plan
-from infra.catalog import Cloud
-from rehearsal.clouds.aws.account import ORDINARY_VCPUS
+from slicewright.infra import catalog, plan
+from slicewright.infra.catalog import Cloud
+from slicewright.rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from tests.infra.applied import PROJECT, Applied, applied
 from tests.infra.google_project import let_gke_make_networks, make_network, share
 from tests.infra.plan.test_change_keys import planned

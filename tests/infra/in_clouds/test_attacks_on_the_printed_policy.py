@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import manifests, plan, stack_file
-from infra.plan import ROLE_NAME_MAX, role_name, role_pattern
-from kubeapi import JsonObject
-from rehearsal.clouds.aws import state
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.aws.policy_evaluation import evaluate
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.service import Cloud
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan import ROLE_NAME_MAX, role_name, role_pattern
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws import state
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.aws.policy_evaluation import evaluate
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.service import Cloud
 
 REGION = "us-west-2"
 ACCOUNT = "123456789012"

@@ -13,18 +13,18 @@ import pulumi_aws
 import pulumi_gcp
 import pytest
 
-from infra import manifests, plan
-from infra.components.eks.cluster import EksCluster
-from infra.components.gke.cluster import GkeCluster
-from infra.components.gke.node_pools import REPLACE_ON_CHANGES
-from infra.plan import ChangeEffect, buildable
-from rehearsal.clouds.gcp.gke.node_pools import _CONFIG_RECREATES
-from rehearsal.plugins.bridge.provider import BridgedProvider
-from rehearsal.plugins.engine.plugin import Difference
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.engine.requests import CheckRequest, DiffRequest
-from rehearsal.plugins.providers.aws.provider import AwsProvider
-from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from slicewright.infra import manifests, plan
+from slicewright.infra.components.eks.cluster import EksCluster
+from slicewright.infra.components.gke.cluster import GkeCluster
+from slicewright.infra.components.gke.node_pools import REPLACE_ON_CHANGES
+from slicewright.infra.plan import ChangeEffect, buildable
+from slicewright.rehearsal.clouds.gcp.gke.node_pools import _CONFIG_RECREATES
+from slicewright.rehearsal.plugins.bridge.provider import BridgedProvider
+from slicewright.rehearsal.plugins.engine.plugin import Difference
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.engine.requests import CheckRequest, DiffRequest
+from slicewright.rehearsal.plugins.providers.aws.provider import AwsProvider
+from slicewright.rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.infra.plan.test_change_keys import ROWS, Row, planned, written
 from tests.recorder import Recorder, record
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import catalog, plan, stack_file
+from slicewright.infra import catalog, plan, stack_file
 
 GKE = """\
 cloud: gke

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from infra import plan, stack_file
-from infra.plan import ChangeEffect, buildable
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import ChangeEffect, buildable
 from tests.infra.in_clouds.test_changes_in_clouds import (
     POOLS,
     asked_for,

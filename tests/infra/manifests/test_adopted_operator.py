@@ -14,9 +14,9 @@ import pulumi
 import pytest
 import yaml
 
-from apis.names import STARTUP_TAINT_KEY
-from infra import manifests, plan, stack_file
-from infra.plan import ExistingFleetPlan
+from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan import ExistingFleetPlan
 from tests.recorder import Made, recorded
 
 FLEET = """\

@@ -10,10 +10,10 @@ import pulumi
 import pytest
 import yaml
 
-from infra import plan
-from infra.components.fleet import gpu_pool_object, pool_verification
-from infra.manifests.gpu_operator.forgotten_layouts import forgotten_layouts
-from infra.manifests.gpu_operator.mig_layouts import mig_parted_config
+from slicewright.infra import plan
+from slicewright.infra.components.fleet import gpu_pool_object, pool_verification
+from slicewright.infra.manifests.gpu_operator.forgotten_layouts import forgotten_layouts
+from slicewright.infra.manifests.gpu_operator.mig_layouts import mig_parted_config
 
 ROOT = Path(__file__).resolve().parents[3]
 OLD = [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1, 2, 3, 4, 5, 6, 7], "layout": {}}]

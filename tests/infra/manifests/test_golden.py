@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import manifests, plan
-from infra.plan import GkeFleetPlan
+from slicewright.infra import manifests, plan
+from slicewright.infra.plan import GkeFleetPlan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STACKS = {

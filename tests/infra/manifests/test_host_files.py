@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from apis import layout
-from infra import catalog, manifests, plan, stack_file
-from infra.plan import ExistingFleetPlan
-from node_agent import cli
+from slicewright.apis import layout
+from slicewright.infra import catalog, manifests, plan, stack_file
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.node_agent import cli
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOK = ROOT / "node_agent/ansible/gpu-partitions.yaml"

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import catalog, manifests, plan, stack_file
-from kubeapi import ApiError, Client
-from rehearsal.cluster import control_plane
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.infra import catalog, manifests, plan, stack_file
+from slicewright.kubeapi import ApiError, Client
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
 from tests.infra.cross_check import go_module
 
 MODULE = "github.com/aws/karpenter-provider-aws"

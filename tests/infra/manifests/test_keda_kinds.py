@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests
-from kubeapi import ApiError, Client
-from rehearsal.cluster import control_plane
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.infra import manifests
+from slicewright.kubeapi import ApiError, Client
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
 from tests.infra.cross_check import go_module
 from tests.infra.plan.test_pod_autoscaling import TRITON, URL, VLLM, scaled
 

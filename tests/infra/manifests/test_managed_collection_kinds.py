@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests
-from kubeapi import ApiError, Client
-from kubeapi.client import path_of
-from rehearsal.clouds.gcp.gke import managed_prometheus
-from rehearsal.cluster import control_plane
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.infra import manifests
+from slicewright.kubeapi import ApiError, Client
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.clouds.gcp.gke import managed_prometheus
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
 from tests.infra.cross_check import go_module
 from tests.infra.manifests.monitoring.test_objects import SERVERS
 from tests.infra.manifests.monitoring.test_settings import CLOUDS, planned

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan
-from infra.manifests.text import JsonObject
+from slicewright.infra import manifests, plan
+from slicewright.infra.manifests.text import JsonObject
 from tests.infra.plan.test_workloads import planned, stack
 
 SYSTEM = {"slicewright.io/role": "system"}

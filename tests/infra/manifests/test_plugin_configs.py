@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
+from slicewright.infra import manifests, plan, stack_file
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.toolchain

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from infra import manifests, plan
+from slicewright.infra import manifests, plan
 from tests.infra.plan.eks.test_karpenter import planned as with_karpenter
 from tests.infra.plan.gke.test_gpu_direct import fleet as gpu_networks
 from tests.infra.plan.gke.test_gpu_direct import planned as with_gpu_networks

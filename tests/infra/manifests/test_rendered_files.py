@@ -15,10 +15,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.names import STARTUP_TAINT_KEY
-from infra import catalog, manifests, plan, stack_file
-from infra.plan import EksFleetPlan, PoolPlan, Taint
-from rehearsal.plugins.charts.gpu_operator import values as chart
+from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.infra import catalog, manifests, plan, stack_file
+from slicewright.infra.plan import EksFleetPlan, PoolPlan, Taint
+from slicewright.rehearsal.plugins.charts.gpu_operator import values as chart
 from tests.properties import examples
 from tests.repository_stacks import STACKS
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, manifests, plan, stack_file
-from infra.catalog import Operation
-from rehearsal.clouds.aws import models as aws_models
-from rehearsal.clouds.core.call_log import LoggedCall
-from rehearsal.clouds.gcp import models as google_models
+from slicewright.infra import catalog, manifests, plan, stack_file
+from slicewright.infra.catalog import Operation
+from slicewright.rehearsal.clouds.aws import models as aws_models
+from slicewright.rehearsal.clouds.core.call_log import LoggedCall
+from slicewright.rehearsal.clouds.gcp import models as google_models
 from tests.rights_used import differences
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,10 +10,14 @@ from typing import Any
 import pulumi
 import pytest
 
-from fleet_controller.rollout import applying, upgrading
-from infra import plan
-from infra.components.fleet.gpu_pool import GpuPools
-from infra.manifests.rollout_warnings import _DRIVER_MINUTES, _PARTITION_MINUTES, rollout_warnings
+from slicewright.fleet_controller.rollout import applying, upgrading
+from slicewright.infra import plan
+from slicewright.infra.components.fleet.gpu_pool import GpuPools
+from slicewright.infra.manifests.rollout_warnings import (
+    _DRIVER_MINUTES,
+    _PARTITION_MINUTES,
+    rollout_warnings,
+)
 from tests.recorder import VERIFIED, Recorder
 
 ROOT = Path(__file__).resolve().parents[3]

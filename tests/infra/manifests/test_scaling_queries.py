@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import manifests
+from slicewright.infra import manifests
 from tests.infra.plan.test_pod_autoscaling import AWAKE, VLLM, scaled
 
 POD_A = 'namespace="default",pod="tritonserver-7d9c5b6f4d-abcde"'

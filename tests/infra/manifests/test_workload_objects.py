@@ -11,10 +11,10 @@ import pulumi_kubernetes as k8s
 import pytest
 import yaml
 
-from apis import names as api
-from infra import manifests, stack_file
-from infra.components import existing_cluster
-from infra.manifests import WorkloadObjects
+from slicewright.apis import names as api
+from slicewright.infra import manifests, stack_file
+from slicewright.infra.components import existing_cluster
+from slicewright.infra.manifests import WorkloadObjects
 from tests.infra.plan.test_workloads import CONTAINER, STACK, TRITON, planned, stack, written
 
 Record = Callable[..., list[Any]]

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rehearsal.clouds.core.errors import ConnectionLost
-from rehearsal.host.processes import kernel, marks
-from rehearsal.host.processes.marks import marked
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import plugins_and_commands
+from slicewright.rehearsal.clouds.core.errors import ConnectionLost
+from slicewright.rehearsal.host.processes import kernel, marks
+from slicewright.rehearsal.host.processes.marks import marked
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import plugins_and_commands
 from tests.infra.cloud_engine import CloudEngine, Ran, cloud_engine
 
 _READS = re.compile(

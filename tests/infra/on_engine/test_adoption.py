@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan, stack_file
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import CloudEngine, cloud_engine
 
 GKE: dict[str, Any] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import cloud_engine
 
 _PROGRAM = """\
 import pulumi
-from infra.components.destroy_notice import DestroyNotice
+from slicewright.infra.components.destroy_notice import DestroyNotice
 
 DestroyNotice(pulumi.get_stack())
 """

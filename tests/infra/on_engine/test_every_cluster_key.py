@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from infra import plan
-from infra.plan import ChangeEffect, FleetChange
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import plan
+from slicewright.infra.plan import ChangeEffect, FleetChange
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import PROJECT, CloudEngine, cloud_engine
 from tests.infra.existing_vpc import ExistingVpc, role_of_pods
 from tests.infra.google_project import make_network
@@ -33,8 +33,8 @@ import pulumi_aws as aws
 import pulumi_gcp as gcp
 
 from infra import plan, spec
-from infra.components.eks.cluster import EksCluster
-from infra.components.gke.cluster import GkeCluster
+from slicewright.infra.components.eks.cluster import EksCluster
+from slicewright.infra.components.gke.cluster import GkeCluster
 
 for name, raw in json.loads(Path("fleet.json").read_text()).items():
     fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra import plan
-from infra.plan import ChangeEffect
-from rehearsal.clouds.aws.account import ORDINARY_VCPUS
-from rehearsal.clouds.core import call_log
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import plan
+from slicewright.infra.plan import ChangeEffect
+from slicewright.rehearsal.clouds.aws.account import ORDINARY_VCPUS
+from slicewright.rehearsal.clouds.core import call_log
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import PROJECT, CloudEngine, cloud_engine
 from tests.infra.google_project import let_gke_make_networks
 from tests.infra.plan.test_change_keys import ROWS, Row, planned, written

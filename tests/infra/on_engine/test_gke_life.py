@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.gcp.account import write_account
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.clouds.gcp.account import write_account
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import PROJECT, CloudEngine, cloud_engine
 from tests.infra.google_project import let_gke_make_networks, make_network, share
 

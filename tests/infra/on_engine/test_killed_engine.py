@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import REGION
 from tests.infra.on_engine.killed_engine import KilledEngine, killed_engine
 

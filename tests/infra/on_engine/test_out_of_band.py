@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, plan
-from rehearsal.clouds.core import call_log
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import catalog, plan
+from slicewright.rehearsal.clouds.core import call_log
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import BOUNDARY, PROJECT, REGION, CloudEngine, cloud_engine
 from tests.infra.on_engine.test_every_key import nodes_of
 from tests.infra.plan.test_change_keys import planned

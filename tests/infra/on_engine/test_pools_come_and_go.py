@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from infra import plan
-from infra.plan import ChangeEffect
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import plan
+from slicewright.infra.plan import ChangeEffect
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
 from tests.infra.on_engine.test_every_key import clean, nodes_of
 from tests.infra.plan.test_change_keys import planned

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import manifests, plan
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, cloud_engine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc
 from tests.infra.google_project import make_cluster, make_network

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import plugins_and_commands
 from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import plugins_and_commands
 from tests.infra.cloud_engine import PROJECT, CloudEngine, Ran, cloud_engine
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "state-and-recovery.md"

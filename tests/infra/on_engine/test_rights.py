@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from rehearsal.clouds.aws.account import ORDINARY_VCPUS
-from rehearsal.clouds.core import call_log
-from rehearsal.clouds.gcp.projects import project_of
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.rehearsal.clouds.aws.account import ORDINARY_VCPUS
+from slicewright.rehearsal.clouds.core import call_log
+from slicewright.rehearsal.clouds.gcp.projects import project_of
 from tests.infra.cloud_engine import BOUNDARY, PROJECT, REGION, CloudEngine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, role_of_pods
 from tests.infra.google_project import let_gke_make_networks, make_cluster, make_network, share

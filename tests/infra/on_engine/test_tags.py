@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra import plan
-from rehearsal.clouds.core import call_log
+from slicewright.infra import plan
+from slicewright.rehearsal.clouds.core import call_log
 from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine
 from tests.infra.existing_vpc import role_of_pods
 from tests.infra.on_engine.test_every_key import nodes_of

@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra import plan, stack_file
-from infra.plan.model.nodes import GKE_LABELS
-from infra.stack_file import json_schema as schema
-from infra.stack_file.reading.annotations import example
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan.model.nodes import GKE_LABELS
+from slicewright.infra.stack_file import json_schema as schema
+from slicewright.infra.stack_file.reading.annotations import example
 from tests.properties import examples
 
 A100 = "{name: a, gpu: {model: A100-40, count: 2}, nodes: {count: 1}"

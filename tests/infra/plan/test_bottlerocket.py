@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, geometry, manifests, plan, stack_file
+from slicewright.infra import catalog, geometry, manifests, plan, stack_file
 
 IMAGE = "BOTTLEROCKET_x86_64_NVIDIA"
 MIG = catalog.bottlerocket_mig()

@@ -11,8 +11,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from infra import plan, stack_file
-from infra.plan import ChangeEffect
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import ChangeEffect
 
 IN_PLACE, ROLL, REPLACE = ChangeEffect.IN_PLACE, ChangeEffect.ROLL, ChangeEffect.REPLACE
 Changes = dict[str, Any]

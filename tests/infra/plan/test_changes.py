@@ -11,9 +11,11 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from infra.plan import ChangeEffect
-from infra.plan.changes.rules import RuleTable, rules_of
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import ChangeEffect
+from slicewright.infra.plan.changes.rules import RuleTable, rules_of
+from slicewright.infra.plan.model.offers import Offer
+from slicewright.infra.plan.model.pools import PlannedPool
 
 TEMPLATE = {
     "templated",
@@ -258,15 +260,16 @@ _FOLLOWS = {
 @pytest.mark.parametrize(
     ("kind", "rules"),
     [
-        (plan.GkePoolPlan, rules_of("gke_pool")),
-        (plan.EksPoolPlan, rules_of("eks_pool")),
-        (plan.EksPoolPlan, rules_of("karpenter_pool")),
-        (plan.ExistingPoolPlan, rules_of("existing_pool")),
+        (plan.GkeSettings, rules_of("gke_pool")),
+        (plan.EksSettings, rules_of("eks_pool")),
+        (plan.EksSettings, rules_of("karpenter_pool")),
+        (plan.ExistingSettings, rules_of("existing_pool")),
     ],
 )
 def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ...]) -> None:
     ruled = {rule.field.split(".")[0] for rule in (*rules, *rules_of("every_pool"))}
-    unruled = {f.name for f in dataclasses.fields(kind)} - ruled - _FOLLOWS
+    fields = {f.name for part in (PlannedPool, Offer, kind) for f in dataclasses.fields(part)}
+    unruled = fields - ruled - _FOLLOWS
     if rules is rules_of("karpenter_pool"):
         # Those of a node group only: refused, in the template and in the image, or a budget's.
         unruled -= {"ami_type", "disk_size_gb", "release_version", "repair", "tags", "update"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import infra.plan
-from infra.plan.findings import Checked, Finding, Stated, collect, each, refuse
+from slicewright.infra import plan
+from slicewright.infra.plan.findings import Checked, Finding, Stated, collect, each, refuse
 
-FILES = sorted(Path(infra.plan.__file__).parent.rglob("*.py"))
+FILES = sorted(Path(plan.__file__).parent.rglob("*.py"))
 RUNNERS = {"collect", "each", "tuple"}
 
 

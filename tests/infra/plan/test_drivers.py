@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, geometry, manifests, plan, stack_file
-from infra.catalog import Accelerator, Gpu, Machine, driver_order
-from infra.plan.findings import collect
-from infra.plan.gpu_operator import drivers
+from slicewright.infra import catalog, geometry, manifests, plan, stack_file
+from slicewright.infra.catalog import Accelerator, Gpu, Machine, driver_order
+from slicewright.infra.plan.findings import collect
+from slicewright.infra.plan.gpu_operator import drivers
 from tests.recorder import recorded
 
 CATALOG = catalog.load()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from infra.plan.machines import prices
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan.machines import prices
 
 EKS = """\
 cloud: eks

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from infra.plan.images.stack_images import OWN_INDEX, stack_images
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan.images.stack_images import OWN_INDEX, stack_images
 
 CUT = {"mode": "operator", "layout": {"1g.10gb": 7}}
 OTHER = "docker.io/library/python:3.13-slim@sha256:" + "0" * 64

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, geometry, manifests, plan, stack_file
-from infra.catalog import Gpu
-from infra.plan.partition.layout_names import layout_name, uniform_layouts
+from slicewright.infra import catalog, geometry, manifests, plan, stack_file
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.plan.partition.layout_names import layout_name, uniform_layouts
 
 MIG_GPUS = [gpu for gpu in catalog.load().gpus.values() if gpu.family]
 by_model = pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, plan, stack_file
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.infra import catalog, plan, stack_file
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
 from tests.infra.applied import applied
 
 CLUSTER = {

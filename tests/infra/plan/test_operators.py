@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 
 POOLS: dict[str, Any] = {
     "eks": {

@@ -11,8 +11,8 @@ import pulumi_kubernetes as k8s
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from infra.components import existing_cluster
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.components import existing_cluster
 from tests.infra.plan.test_workloads import CONTAINER, planned, stack
 
 Record = Callable[..., list[Any]]

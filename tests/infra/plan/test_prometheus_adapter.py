@@ -13,10 +13,10 @@ import pulumi_kubernetes as k8s
 import pytest
 import yaml
 
-from infra import manifests, plan
-from infra import stack_file as spec
-from infra.components import existing_cluster
 from slicewright.cli import main
+from slicewright.infra import manifests, plan
+from slicewright.infra import stack_file as spec
+from slicewright.infra.components import existing_cluster
 from slicewright.show.change_text import step_text
 from tests.infra.plan.test_workloads import GOLDEN, planned, stack
 

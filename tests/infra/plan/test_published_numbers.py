@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from apis import desired_state
-from apis.names import MIG_CONFIG_LABEL, STARTUP_TAINT_KEY
-from infra import plan, stack_file
-from infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.apis import desired_state
+from slicewright.apis.names import MIG_CONFIG_LABEL, STARTUP_TAINT_KEY
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
 from tests.repository_stacks import STACKS
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from apis import desired_state
-from infra import manifests, plan, stack_file
+from slicewright.apis import desired_state
+from slicewright.infra import manifests, plan, stack_file
 
 
 def pool(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from apis import desired_state
-from infra import manifests, plan, stack_file
-from infra.plan import ExistingFleetPlan, PoolPlan
+from slicewright.apis import desired_state
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan import ExistingFleetPlan, PoolPlan
 
 ROOT = Path(__file__).resolve().parents[3]
 

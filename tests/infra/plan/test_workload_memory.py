@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 from tests.infra.plan.test_workloads import (
     CONTAINER,
     TRITON,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from infra.plan.workloads.model_memory import model_memory, parameters
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan.workloads.model_memory import model_memory, parameters
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

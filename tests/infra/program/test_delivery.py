@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import delivery
-from infra.delivery import DeliveryError, Zipapp
+from slicewright.infra import delivery
+from slicewright.infra.delivery import DeliveryError, Zipapp
 
 BOTH = pytest.mark.parametrize(
     "make", [delivery.node_agent, delivery.fleet_controller], ids=["node_agent", "fleet_controller"]

@@ -11,11 +11,11 @@ import pulumi
 import pytest
 import yaml
 
-from apis import names as api
-from infra import cluster_resources, plan, program, stack_file
-from infra.components import existing_cluster
-from infra.components.fleet.gpu_pool_object import GPUPool
-from infra.plan import ExistingClusterPlan
+from slicewright.apis import names as api
+from slicewright.infra import cluster_resources, plan, program, stack_file
+from slicewright.infra.components import existing_cluster
+from slicewright.infra.components.fleet.gpu_pool_object import GPUPool
+from slicewright.infra.plan import ExistingClusterPlan
 from tests.recorder import recorded
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from infra.components.helm_release import report_until_ready
+from slicewright.infra.components.helm_release import report_until_ready
 
 
 def test_a_waiting_release_is_reported_at_each_interval_until_it_is_ready() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import delivery, manifests, plan, stack_file
-from infra.components import pods
-from infra.components.fleet.controller_pod import controller_pod
-from infra.components.fleet.node_agent_pod import AgentPod
+from slicewright.infra import delivery, manifests, plan, stack_file
+from slicewright.infra.components import pods
+from slicewright.infra.components.fleet.controller_pod import controller_pod
+from slicewright.infra.components.fleet.node_agent_pod import AgentPod
 from tests.infra.conftest import ROOT
 
 MIRRORS = ("mirror", "second")

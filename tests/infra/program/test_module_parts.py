@@ -8,7 +8,7 @@ from types import ModuleType
 import pynvml
 import pytest
 
-from infra import module_parts
+from slicewright.infra import module_parts
 
 SOURCE = '''\
 # The licence.

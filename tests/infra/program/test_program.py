@@ -16,14 +16,19 @@ import pytest
 import yaml
 from hypothesis import given
 
-from apis import names, rights
-from apis.desired_state import digest
-from infra import cluster_resources, plan, program, stack_file
-from infra.components.fleet.gpu_pool_object import pool_metadata, pool_spec
-from infra.components.fleet.pool_verification import Live, Unverified, check_verified, unverified
-from infra.stack_file.schema.eks.pools import EksPool
-from infra.stack_file.schema.gke.pools import GkePool
-from node_agent.cluster import restart_memory
+from slicewright.apis import names, rights
+from slicewright.apis.desired_state import digest
+from slicewright.infra import cluster_resources, plan, program, stack_file
+from slicewright.infra.components.fleet.gpu_pool_object import pool_metadata, pool_spec
+from slicewright.infra.components.fleet.pool_verification import (
+    Live,
+    Unverified,
+    check_verified,
+    unverified,
+)
+from slicewright.infra.stack_file.schema.eks.pools import EksPool
+from slicewright.infra.stack_file.schema.gke.pools import GkePool
+from slicewright.node_agent.cluster import restart_memory
 from tests.nasty import obeyed, texts
 from tests.repository_stacks import NAMES
 

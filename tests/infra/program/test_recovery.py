@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.recovery import CannotAdopt, add_planned_creations, recover
 from slicewright import cli
+from slicewright.infra.recovery import CannotAdopt, add_planned_creations, recover
 
 PROVIDER = "urn:pulumi:p::s::pulumi:providers:gcp::google"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pulumi.runtime.mocks import MockMonitor
 
-from infra import plan, program
+from slicewright.infra import plan, program
 from tests.recorder import VERIFIED, Recorder, record
 from tests.repository_stacks import NAMES
 

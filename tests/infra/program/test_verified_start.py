@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from infra import delivery
-from infra.components import pods, verified_start
-from infra.components.fleet import attribution
-from infra.components.fleet.controller_pod import controller_pod
-from infra.components.fleet.node_agent_pod import AgentPod
-from infra.delivery import Zipapp
-from infra.plan import read_file
-from infra.stack_file import NodeAgent
+from slicewright.infra import delivery
+from slicewright.infra.components import pods, verified_start
+from slicewright.infra.components.fleet import attribution
+from slicewright.infra.components.fleet.controller_pod import controller_pod
+from slicewright.infra.components.fleet.node_agent_pod import AgentPod
+from slicewright.infra.delivery import Zipapp
+from slicewright.infra.plan import read_file
+from slicewright.infra.stack_file import NodeAgent
 from tests.infra.conftest import ROOT
 
 MARK = "import pathlib, sys\npathlib.Path(sys.argv[0] + '.ran').touch()\n"
@@ -120,7 +120,7 @@ def _one_less(app: Zipapp) -> bytes:
 def _moved_boundary(app: Zipapp) -> bytes:
     """The same bytes after one another, cut elsewhere."""
     files = _files(app)
-    path = "telemetry/log.py"
+    path = "slicewright/telemetry/log.py"
     files[path], files[path + "x"] = files[path][:10], files[path][10:]
     return _archive(files)
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from infra.stack_file import KEY
 from slicewright import cli
+from slicewright.infra import plan, stack_file
+from slicewright.infra.stack_file import KEY
 from tests.properties import cases
 from tests.repository_stacks import STACKS
 

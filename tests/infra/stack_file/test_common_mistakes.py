@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import plan
 from slicewright import cli
+from slicewright.infra import plan
 from tests.infra.conftest import without_columns
 
 GKE = """\

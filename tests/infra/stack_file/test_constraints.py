@@ -8,9 +8,14 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from infra.stack_file.reading.annotations import constraints_of, example, is_model, type_at
-from infra.stack_file.schema.access import AdminGroup
-from infra.stack_file.schema.constraints import (
+from slicewright.infra.stack_file.reading.annotations import (
+    constraints_of,
+    example,
+    is_model,
+    type_at,
+)
+from slicewright.infra.stack_file.schema.access import AdminGroup
+from slicewright.infra.stack_file.schema.constraints import (
     Cidr,
     ConstraintError,
     DnsLabel,
@@ -18,8 +23,8 @@ from infra.stack_file.schema.constraints import (
     Pattern,
     QualifiedName,
 )
-from infra.stack_file.schema.fleet import ByoFleet, EksFleet, GkeFleet
-from infra.stack_file.schema.rollout import ShareOfNodes
+from slicewright.infra.stack_file.schema.fleet import ByoFleet, EksFleet, GkeFleet
+from slicewright.infra.stack_file.schema.rollout import ShareOfNodes
 
 Checked = IntRange | Pattern | DnsLabel | QualifiedName
 
@@ -147,7 +152,7 @@ def test_a_bound_is_shown_with_its_unit(number: int, reason: str) -> None:
     assert str(refused.value) == reason
 
 
-# `infra.plan` checks these against the GPU, the pool or the workload.
+# `slicewright.infra.plan` checks these against the GPU, the pool or the workload.
 WITHOUT_MAXIMUM = {
     "GpuGroup.index",
     "GpuGroup.layout",

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 from tests.properties import cases, examples
 from tests.repository_stacks import STACKS as STACK_FILES
 

@@ -14,9 +14,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra import plan, stack_file
-from infra.stack_file.reading import yaml_reader
 from slicewright import cli
+from slicewright.infra import plan, stack_file
+from slicewright.infra.stack_file.reading import yaml_reader
 from tests.properties import examples
 
 HEAD = (

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from infra import plan
-from infra.stack_file import json_schema as schema
-from infra.stack_file.reading.annotations import FLEET_TYPE
+from slicewright.infra import plan
+from slicewright.infra.stack_file import json_schema as schema
+from slicewright.infra.stack_file.reading.annotations import FLEET_TYPE
 from tests.repository_stacks import STACKS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -121,7 +121,8 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
 
 def test_the_committed_schema_is_current() -> None:
     assert FILE.read_text() == schema.text(), (
-        "run: python -m infra.stack_file.json_schema > docs/reference/stack-file.schema.json"
+        "run: python -m slicewright.infra.stack_file.json_schema "
+        "> docs/reference/stack-file.schema.json"
     )
 
 

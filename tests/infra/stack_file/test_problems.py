@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 from tests.properties import examples
 
 ROOT = Path(__file__).resolve().parents[3]

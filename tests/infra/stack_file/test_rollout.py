@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
-from infra import stack_file
+from slicewright.apis.gpu_pool.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
+from slicewright.infra import stack_file
 
 FILE = """\
 config:

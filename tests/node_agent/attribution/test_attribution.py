@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.attribution import exporter as attribution
-from node_agent.attribution import pod_resources
-from node_agent.attribution.exporter import Exporter, device_labels, families
-from node_agent.attribution.grpc_call import CallFailed
-from node_agent.attribution.pod_resources import ContainerDevices
-from node_agent.nvml.observed import MigDevice, Observation
-from node_agent.reporting import gpu_metrics
-from telemetry.prometheus import lines
+from slicewright.node_agent.attribution import exporter as attribution
+from slicewright.node_agent.attribution import pod_resources
+from slicewright.node_agent.attribution.exporter import Exporter, device_labels, families
+from slicewright.node_agent.attribution.grpc_call import CallFailed
+from slicewright.node_agent.attribution.pod_resources import ContainerDevices
+from slicewright.node_agent.nvml.observed import MigDevice, Observation
+from slicewright.node_agent.reporting import gpu_metrics
+from slicewright.telemetry.prometheus import lines
 
 MIG = "MIG-1f4c2b7e-5d6a-5f0e-9d3a-0123456789ab"
 
@@ -176,10 +176,11 @@ LOADED = (
 @pytest.mark.parametrize(
     ("loads", "found"),
     [
-        ("import node_agent.attribution.exporter", "h2 hpack"),
+        ("import slicewright.node_agent.attribution.exporter", "h2 hpack"),
         (
-            "import node_agent.cli, node_agent.commands.watch, node_agent.watch, "
-            "node_agent.reporting.metrics, node_agent.reporting.health",
+            "import slicewright.node_agent.cli, slicewright.node_agent.commands.watch, "
+            "slicewright.node_agent.watch, "
+            "slicewright.node_agent.reporting.metrics, slicewright.node_agent.reporting.health",
             "",
         ),
     ],

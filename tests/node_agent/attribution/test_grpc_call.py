@@ -20,9 +20,9 @@ from h2.events import StreamEnded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from node_agent.attribution import grpc_call, pod_resources
-from node_agent.attribution.grpc_call import CallFailed
-from rehearsal.cluster.kubelet.podresources import messages
+from slicewright.node_agent.attribution import grpc_call, pod_resources
+from slicewright.node_agent.attribution.grpc_call import CallFailed
+from slicewright.rehearsal.cluster.kubelet.podresources import messages
 from tests.properties import examples
 
 LIST = f"/{messages.LISTER}/List"

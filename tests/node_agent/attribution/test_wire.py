@@ -9,10 +9,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.attribution import pod_resources
-from node_agent.attribution.pod_resources import ContainerDevices
-from node_agent.attribution.wire import NotProtobuf, messages, text, texts
-from rehearsal.cluster.kubelet.message_tables import classes
+from slicewright.node_agent.attribution import pod_resources
+from slicewright.node_agent.attribution.pod_resources import ContainerDevices
+from slicewright.node_agent.attribution.wire import NotProtobuf, messages, text, texts
+from slicewright.rehearsal.cluster.kubelet.message_tables import classes
 
 # What the reader reads, and nothing else: all other fields are unknown ones to the runtime, too.
 READ = classes(

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from apis import names
-from node_agent.cluster.node import quantity, read
+from slicewright.apis import names
+from slicewright.node_agent.cluster.node import quantity, read
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from kubeapi import ApiError, Client, Unreachable
-from node_agent.cluster.backoff import Backoff
-from node_agent.cluster.own_node import OwnNode
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.node_agent.cluster.backoff import Backoff
+from slicewright.node_agent.cluster.own_node import OwnNode
 
 NODE: dict[str, Any] = {
     "metadata": {"name": "n1", "uid": "u1"},

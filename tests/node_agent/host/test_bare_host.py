@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import node_agent
-from rehearsal.cluster.silicon import state
+from slicewright import node_agent
+from slicewright.rehearsal.cluster.silicon import state
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="partitioning GPUs needs root, on the fake as on a real driver"
@@ -47,13 +47,13 @@ def _places(node: Any, gpu: int = 2) -> list[tuple[str, int, int, int]]:
 def _start(node: Any, fake_library: Path, *arguments: str) -> subprocess.Popen[str]:
     """The agent, still at work when this returns."""
     return subprocess.Popen(
-        [sys.executable, "-m", "node_agent", *arguments],
+        [sys.executable, "-m", "slicewright.node_agent", *arguments],
         env={
             "PATH": os.environ["PATH"],
             "LD_LIBRARY_PATH": str(fake_library.parent),
             state.VARIABLE: str(node.path),
         },
-        cwd=Path(node_agent.__file__).parents[1],
+        cwd=Path(node_agent.__file__).resolve().parents[1],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -290,7 +290,7 @@ def test_the_unit_calls_the_command_as_it_is() -> None:
         for line in unit.splitlines()
         if line.startswith("ExecStart=")
     ]
-    from node_agent.cli import parser_for
+    from slicewright.node_agent.cli import parser_for
 
     arguments = start.split()[1:]
     options = parser_for(arguments).parse_args(arguments)

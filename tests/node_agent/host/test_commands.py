@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-import node_agent
-from rehearsal.cluster.silicon import state
+from slicewright import node_agent
+from slicewright.rehearsal.cluster.silicon import state
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake"
@@ -42,13 +42,13 @@ def start() -> Iterator[Start]:
 
     def run(node: Any, *arguments: str, **how: Any) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "node_agent", *arguments],
+            [sys.executable, "-m", "slicewright.node_agent", *arguments],
             env={
                 "PATH": os.environ["PATH"],
                 "LD_LIBRARY_PATH": str(node.library.parent),
                 state.VARIABLE: str(node.path),
             },
-            cwd=Path(node_agent.__file__).parents[1],
+            cwd=Path(node_agent.__file__).resolve().parents[1],
             stdin=subprocess.DEVNULL,
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how},
         )

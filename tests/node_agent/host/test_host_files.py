@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.silicon import state
 from slicewright import cli
+from slicewright.rehearsal.cluster.silicon import state
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="partitioning GPUs needs root, on the fake as on a real driver"

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from apis.layout import parse
-from node_agent.host import partition, transaction
-from node_agent.host.placement import LayoutImpossible
-from node_agent.host.transaction import GpusInUse, RolledBack
-from node_agent.verdict.verify import verify_layout
-from rehearsal.cluster.node import launcher, root
-from rehearsal.cluster.node.launcher import Bind, LaunchSpec
-from rehearsal.cluster.node.machine import Machine
-from rehearsal.cluster.silicon import state
-from rehearsal.host.toolchain import Toolchain
+from slicewright.apis.layout import parse
+from slicewright.node_agent.host import partition, transaction
+from slicewright.node_agent.host.placement import LayoutImpossible
+from slicewright.node_agent.host.transaction import GpusInUse, RolledBack
+from slicewright.node_agent.verdict.verify import verify_layout
+from slicewright.rehearsal.cluster.node import launcher, root
+from slicewright.rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from slicewright.rehearsal.cluster.node.machine import Machine
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 pytestmark = [
     # Not for its length (seconds), but because the program may have to be built first.
@@ -86,7 +86,7 @@ class Node:
             transaction.execute(silicon, planned, lambda _: None)
 
     def judged(self, layout: str) -> str:
-        from node_agent.nvml import probe as nvml
+        from slicewright.node_agent.nvml import probe as nvml
 
         self.on(self.files.silicon)
         observation = nvml.probe()

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.layout import GpuLayout, parse
-from node_agent.host.mig_state import (
+from slicewright.apis.layout import GpuLayout, parse
+from slicewright.node_agent.host.mig_state import (
     ComputeInstance,
     ComputeProfile,
     GpuInstance,
     Profile,
     same_compute_instances,
 )
-from node_agent.host.placement import LayoutImpossible, place, place_compute_instances
-from node_agent.nvml.observed import Engines
-from rehearsal.cluster.silicon import models
-from rehearsal.cluster.silicon import placement as silicon_rules
+from slicewright.node_agent.host.placement import LayoutImpossible, place, place_compute_instances
+from slicewright.node_agent.nvml.observed import Engines
+from slicewright.rehearsal.cluster.silicon import models
+from slicewright.rehearsal.cluster.silicon import placement as silicon_rules
 from tests.properties import examples
 
 MIG_MODELS = sorted(key for key, model in models.models().items() if model.slices)

@@ -19,9 +19,8 @@ from typing import Any
 
 import pytest
 
-import node_agent
-from rehearsal.cluster.silicon import state
-from slicewright import cli
+from slicewright import cli, node_agent
+from slicewright.rehearsal.cluster.silicon import state
 
 pytestmark = [
     pytest.mark.soak,
@@ -30,7 +29,7 @@ pytestmark = [
         os.geteuid() != 0, reason="partitioning GPUs needs root, on the fake as on a real driver"
     ),
 ]
-ROOT = Path(node_agent.__file__).parents[1]
+ROOT = Path(node_agent.__file__).resolve().parents[1]
 ANSIBLE = "ansible-core==2.19.14"
 NVIDIA_SMI = """\
 #!{python}
@@ -38,7 +37,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, {root!r})
-from rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon import state
 
 path, said = Path({silicon!r}), Path({persistence!r})
 match sys.argv[1:]:
@@ -55,7 +54,7 @@ match sys.argv[1:]:
 AGENT = """\
 #!/bin/sh
 export LD_LIBRARY_PATH={library} {variable}={silicon}
-cd {root} && exec {python} -m node_agent "$@"
+cd {root} && exec {python} -m slicewright.node_agent "$@"
 """
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from node_agent.host import reader
-from node_agent.host.reader import Reader
+from slicewright.node_agent.host import reader
+from slicewright.node_agent.host.reader import Reader
 
 
 def test_ctrl_c_just_after_the_fork_leaves_no_child_behind(monkeypatch: pytest.MonkeyPatch) -> None:

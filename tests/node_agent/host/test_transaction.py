@@ -14,14 +14,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apis.layout import GpuLayout, Layout, parse
-from node_agent.host import partition, transaction
-from node_agent.host.mig_state import Gpu
-from node_agent.host.placement import LayoutImpossible
-from node_agent.host.steps import DestroyGpuInstance, SetMigMode
-from node_agent.host.transaction import Done, GpusInUse, NvmlCallFailed, RollbackFailed, RolledBack
-from rehearsal.cluster.silicon import models, state
-from rehearsal.cluster.silicon import placement as silicon_rules
+from slicewright.apis.layout import GpuLayout, Layout, parse
+from slicewright.node_agent.host import partition, transaction
+from slicewright.node_agent.host.mig_state import Gpu
+from slicewright.node_agent.host.placement import LayoutImpossible
+from slicewright.node_agent.host.steps import DestroyGpuInstance, SetMigMode
+from slicewright.node_agent.host.transaction import (
+    Done,
+    GpusInUse,
+    NvmlCallFailed,
+    RollbackFailed,
+    RolledBack,
+)
+from slicewright.rehearsal.cluster.silicon import models, state
+from slicewright.rehearsal.cluster.silicon import placement as silicon_rules
 from tests.properties import examples
 
 pytestmark = pytest.mark.skipif(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from node_agent.nvml import binding
-from node_agent.nvml.binding import NvmlError
+from slicewright.node_agent.nvml import binding
+from slicewright.node_agent.nvml.binding import NvmlError
 
 
 def test_a_placement_of_a_compute_instance_has_the_structure_of_a_gpu_instances() -> None:

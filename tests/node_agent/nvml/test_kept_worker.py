@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import node_agent
-from node_agent.nvml.observed import Observation
-from node_agent.nvml.prober import Prober
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.node_silicon import Injection
+from slicewright import node_agent
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.nvml.prober import Prober
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.node_silicon import Injection
 
 LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST, VERSION_MISMATCH = 12, 13, 15, 18
 
@@ -102,7 +102,7 @@ def test_a_driver_upgraded_in_place(
 _HEAD = """
 import _ctypes, shutil, sys
 from pathlib import Path
-from node_agent.nvml.prober import Prober
+from slicewright.node_agent.nvml.prober import Prober
 prober, real, directory = Prober.start(), sys.argv[1], Path(sys.argv[2])
 library = directory / "libnvidia-ml.so.1"
 def probe():
@@ -118,7 +118,7 @@ def _codes(node: Any, directory: Path, script: str) -> list[int]:
     done = subprocess.run(
         [sys.executable, "-c", f"{_HEAD}{script}prober.close()\n", node.library, directory],
         env={"LD_LIBRARY_PATH": str(directory), state.VARIABLE: str(node.path)},
-        cwd=Path(node_agent.__file__).parents[1],
+        cwd=Path(node_agent.__file__).resolve().parents[1],
         capture_output=True,
         text=True,
     )

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from node_agent.nvml import binding
-from node_agent.nvml.cache import Cache
-from node_agent.nvml.observed import Engines, OfferedProfile
-from node_agent.nvml.probe import probe
-from node_agent.nvml.profiles import needs_device_names
-from rehearsal.cluster.silicon import models, state
-from rehearsal.cluster.silicon.node_silicon import Injection, NodeSilicon
+from slicewright.node_agent.nvml import binding
+from slicewright.node_agent.nvml.cache import Cache
+from slicewright.node_agent.nvml.observed import Engines, OfferedProfile
+from slicewright.node_agent.nvml.probe import probe
+from slicewright.node_agent.nvml.profiles import needs_device_names
+from slicewright.rehearsal.cluster.silicon import models, state
+from slicewright.rehearsal.cluster.silicon.node_silicon import Injection, NodeSilicon
 
 MakeSilicon = Callable[..., Any]
 Change = Callable[[Any], object]

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from apis.desired_state import Desired, DesiredGpu
-from node_agent.nvml import binding, observed, utilization
-from node_agent.nvml import probe as nvml
-from node_agent.verdict.instances import observed_instances
-from node_agent.verdict.verify import verify
-from rehearsal.cluster.silicon import models, state
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.node_agent.nvml import binding, observed, utilization
+from slicewright.node_agent.nvml import probe as nvml
+from slicewright.node_agent.verdict.instances import observed_instances
+from slicewright.node_agent.verdict.verify import verify
+from slicewright.rehearsal.cluster.silicon import models, state
 
 MakeSilicon = Callable[..., Any]
 NOBODY = 65532

@@ -13,9 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.nvml.observed import BROKEN, TIMED_OUT, Failure, Observation, ObservedGpu
-from node_agent.nvml.prober import ForkServerEnded, Prober
-from node_agent.nvml.worker import LOOKS
+from slicewright.node_agent.nvml.observed import (
+    BROKEN,
+    TIMED_OUT,
+    Failure,
+    Observation,
+    ObservedGpu,
+)
+from slicewright.node_agent.nvml.prober import ForkServerEnded, Prober
+from slicewright.node_agent.nvml.worker import LOOKS
 
 
 @contextmanager

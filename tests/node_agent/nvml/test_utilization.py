@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from node_agent.nvml import observed
-from node_agent.nvml.observed import Failure, Observation, Utilization
-from node_agent.reporting import gpu_metrics
-from rehearsal.cluster.silicon import models, state
-from telemetry.prometheus import lines
+from slicewright.node_agent.nvml import observed
+from slicewright.node_agent.nvml.observed import Failure, Observation, Utilization
+from slicewright.node_agent.reporting import gpu_metrics
+from slicewright.rehearsal.cluster.silicon import models, state
+from slicewright.telemetry.prometheus import lines
 
 MakeSilicon = Callable[..., Any]
 _NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND = 3, 4, 13

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from apis.desired_state import Desired, DesiredGpu
-from node_agent.display import show
-from node_agent.nvml import observed
-from node_agent.nvml.observed import Observation, Vitals
-from node_agent.verdict.verify import verify
-from rehearsal.cluster.silicon import models, state
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.node_agent.display import show
+from slicewright.node_agent.nvml import observed
+from slicewright.node_agent.nvml.observed import Observation, Vitals
+from slicewright.node_agent.verdict.verify import verify
+from slicewright.rehearsal.cluster.silicon import models, state
 
 MakeSilicon = Callable[..., Any]
 

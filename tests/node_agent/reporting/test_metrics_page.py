@@ -10,20 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import node_agent
-from apis.desired_state import Desired
-from node_agent.attribution import exporter as attribution
-from node_agent.attribution.pod_resources import ContainerDevices
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import Failure, Observation
-from node_agent.reporting.metrics import Metrics
-from node_agent.verdict.verify import verify
-from node_agent.xids.history import XidHistory
-from node_agent.xids.kernel_log import Record
-from rehearsal.cluster.silicon import state
-from telemetry.prometheus import lines
+from slicewright import node_agent
+from slicewright.apis.desired_state import Desired
+from slicewright.node_agent.attribution import exporter as attribution
+from slicewright.node_agent.attribution.pod_resources import ContainerDevices
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import Failure, Observation
+from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict.verify import verify
+from slicewright.node_agent.xids.history import XidHistory
+from slicewright.node_agent.xids.kernel_log import Record
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.telemetry.prometheus import lines
 
-PAGE = Path(node_agent.__file__).parents[1] / "docs" / "reference" / "metrics.md"
+PAGE = Path(node_agent.__file__).resolve().parents[1] / "docs" / "reference" / "metrics.md"
 _GPU = {"gpu", "minor", "uuid"}
 _PARTITION = _GPU | {"gpu_instance", "compute_instance", "profile"}
 

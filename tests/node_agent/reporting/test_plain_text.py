@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis import names
-from apis.custom_resources import crds
-from apis.desired_state import Desired, DesiredGpu
-from node_agent import cli
-from node_agent.cluster.node import NodeState
-from node_agent.commands import show
-from node_agent.nvml.observed import (
+from slicewright.apis import names
+from slicewright.apis.custom_resources import crds
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.node_agent import cli
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.commands import show
+from slicewright.node_agent.nvml.observed import (
     Engines,
     Failure,
     MigDevice,
@@ -31,9 +31,9 @@ from node_agent.nvml.observed import (
     Vitals,
     Xid,
 )
-from node_agent.reporting import report
-from node_agent.reporting.metrics import Metrics
-from node_agent.verdict.verify import verify
+from slicewright.node_agent.reporting import report
+from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict.verify import verify
 from tests.nasty import NASTY, obeyed, texts
 from tests.properties import examples
 

@@ -9,14 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.desired_state import Desired, DesiredGpu, hash_of
-from kubeapi import ApiError, Client, Unreachable
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import Engines, Failure, MigDevice, MigMode, Observation, ObservedGpu
-from node_agent.reporting.report import HEARTBEAT_S, Reporter, body, content, seconds, stamp
-from node_agent.verdict.damping import Damper
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.verify import verify
+from slicewright.apis.desired_state import Desired, DesiredGpu, hash_of
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import (
+    Engines,
+    Failure,
+    MigDevice,
+    MigMode,
+    Observation,
+    ObservedGpu,
+)
+from slicewright.node_agent.reporting.report import (
+    HEARTBEAT_S,
+    Reporter,
+    body,
+    content,
+    seconds,
+    stamp,
+)
+from slicewright.node_agent.verdict.damping import Damper
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.verify import verify
 
 START = 1_800_000_000.0
 LOST = Failure(call="nvmlDeviceGetMigMode", code=15, text="GPU is lost")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from node_agent.verdict.damping import Damper
-from node_agent.verdict.findings import Check, Verdict
+from slicewright.node_agent.verdict.damping import Damper
+from slicewright.node_agent.verdict.findings import Check, Verdict
 
 
 def _verdict(outcome: str, reason: str) -> Verdict:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from apis.desired_state import Desired
-from apis.reasons.agent import MATCH
-from fleet_controller.objects.layout_change import Change
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import Observation
-from node_agent.verdict import layout_change
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.verify import verify
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.reasons.agent import MATCH
+from slicewright.fleet_controller.objects.layout_change import Change
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.verdict import layout_change
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.verify import verify
 
 OLD, NEW = "all-1g.10gb", "all-balanced"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pynvml
 import pytest
 
-import node_agent
-from apis.desired_state import Desired, DesiredGpu, DesiredSharing
-from apis.reasons.agent import RANK, REASONS
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.errors import MEANINGS
-from node_agent.nvml.observed import (
+from slicewright import node_agent
+from slicewright.apis.desired_state import Desired, DesiredGpu, DesiredSharing
+from slicewright.apis.reasons.agent import RANK, REASONS
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.errors import MEANINGS
+from slicewright.node_agent.nvml.observed import (
     BROKEN,
     TIMED_OUT,
     Failure,
@@ -24,9 +24,9 @@ from node_agent.nvml.observed import (
     Observation,
     ObservedGpu,
 )
-from node_agent.verdict import reasons_page
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.verify import partitioning_in_progress, verify
+from slicewright.node_agent.verdict import reasons_page
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.verify import partitioning_in_progress, verify
 
 Change = Callable[["Scene"], "Scene"]
 
@@ -496,9 +496,9 @@ def test_the_gpus_are_not_probed_while_mig_manager_works(
 
 
 def test_the_page_of_reasons_is_current() -> None:
-    page = Path(node_agent.__file__).parents[1] / "docs/reference/reasons.md"
+    page = Path(node_agent.__file__).resolve().parents[1] / "docs/reference/reasons.md"
     assert page.read_text() == reasons_page.page(), (
-        f"run: python -m node_agent.verdict.reasons_page > {page}"
+        f"run: python -m slicewright.node_agent.verdict.reasons_page > {page}"
     )
 
 

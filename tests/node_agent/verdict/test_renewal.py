@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apis.desired_state import Desired, DesiredGpu
-from node_agent.cluster.node import NodeState
-from node_agent.cluster.restart_memory import Past, RestartMemory
-from node_agent.nvml.observed import Failure, Observation
-from node_agent.verdict.findings import Verdict
-from node_agent.verdict.renewal import (
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.cluster.restart_memory import Past, RestartMemory
+from slicewright.node_agent.nvml.observed import Failure, Observation
+from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.renewal import (
     CONFIRM_S,
     FORGOTTEN_S,
     PATIENCE_S,
@@ -24,9 +24,9 @@ from node_agent.verdict.renewal import (
     kubelet_backoff,
     wait_s,
 )
-from node_agent.verdict.verify import partitioning_in_progress, verify
-from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
-from telemetry import log
+from slicewright.node_agent.verdict.verify import partitioning_in_progress, verify
+from slicewright.rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
+from slicewright.telemetry import log
 from tests.properties import examples
 
 NO_DRIVER = Observation(failure=Failure(call="nvmlInit", code=9, text="Driver Not Loaded"))

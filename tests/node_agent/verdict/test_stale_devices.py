@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from apis.desired_state import Desired, DesiredGpu, DesiredSharing
-from apis.reasons.agent import REASONS
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import Failure, GpuInstance, MigDevice, Observation
-from node_agent.verdict import stale_devices
-from node_agent.verdict.findings import Check, Verdict
-from node_agent.verdict.verify import verify
+from slicewright.apis.desired_state import Desired, DesiredGpu, DesiredSharing
+from slicewright.apis.reasons.agent import REASONS
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import Failure, GpuInstance, MigDevice, Observation
+from slicewright.node_agent.verdict import stale_devices
+from slicewright.node_agent.verdict.findings import Check, Verdict
+from slicewright.node_agent.verdict.verify import verify
 
 NO_DRIVER = Observation(failure=Failure(call="nvmlInit", code=9, text="Driver Not Loaded"))
 NO_LIBRARY = Observation(failure=Failure(call="nvmlInit", code=12, text="NVML Not Found"))

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from apis.desired_state import Desired, DesiredGpu, DesiredSharing
-from apis.layout import GpuLayout, Layout, parse
-from apis.reasons.agent import REASONS
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import (
+from slicewright.apis.desired_state import Desired, DesiredGpu, DesiredSharing
+from slicewright.apis.layout import GpuLayout, Layout, parse
+from slicewright.apis.reasons.agent import REASONS
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import (
     Engines,
     Failure,
     GpuInstance,
@@ -22,10 +22,15 @@ from node_agent.nvml.observed import (
     OfferedProfile,
     Xid,
 )
-from node_agent.verdict.findings import Check, Verdict
-from node_agent.verdict.instances import describe_instances
-from node_agent.verdict.judge import replace_reason
-from node_agent.verdict.verify import desired_of, partitioning_in_progress, verify, verify_layout
+from slicewright.node_agent.verdict.findings import Check, Verdict
+from slicewright.node_agent.verdict.instances import describe_instances
+from slicewright.node_agent.verdict.judge import replace_reason
+from slicewright.node_agent.verdict.verify import (
+    desired_of,
+    partitioning_in_progress,
+    verify,
+    verify_layout,
+)
 
 Make = Callable[[int], MigDevice]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.desired_state import Desired, DesiredGpu
-from node_agent.cluster.node import NodeState
-from node_agent.nvml.observed import (
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.nvml.observed import (
     Engines,
     Failure,
     MigDevice,
@@ -20,7 +20,7 @@ from node_agent.nvml.observed import (
     ObservedGpu,
     OfferedProfile,
 )
-from node_agent.verdict.verify import verify
+from slicewright.node_agent.verdict.verify import verify
 
 # name, slices, MiB, engines (decoders, encoders, jpeg, ofa): H100 80 GB; written down here and
 # nowhere taken from the agent.

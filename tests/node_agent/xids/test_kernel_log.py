@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.xids.kernel_log import KMSG, KernelLog, Record, parse
+from slicewright.node_agent.xids.kernel_log import KMSG, KernelLog, Record, parse
 
 
 @pytest.fixture

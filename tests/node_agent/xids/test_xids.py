@@ -16,21 +16,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.desired_state import Desired
-from apis.layout import parse as layout
-from node_agent.cluster.node import NodeState
-from node_agent.display import show
-from node_agent.nvml import observed
-from node_agent.nvml.observed import Failure, Observation, ObservedGpu, Vitals, Xid
-from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Metrics
-from node_agent.verdict.verify import desired_of, verify
-from node_agent.watch import HostWatch, Pace
-from node_agent.xids import meanings as xid_meanings
-from node_agent.xids.history import Event, XidHistory, consequence, event, pci_address
-from node_agent.xids.kernel_log import Record
-from rehearsal.cluster.silicon import state
-from telemetry import log
+from slicewright.apis.desired_state import Desired
+from slicewright.apis.layout import parse as layout
+from slicewright.node_agent.cluster.node import NodeState
+from slicewright.node_agent.display import show
+from slicewright.node_agent.nvml import observed
+from slicewright.node_agent.nvml.observed import Failure, Observation, ObservedGpu, Vitals, Xid
+from slicewright.node_agent.reporting.health import Health
+from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict.verify import desired_of, verify
+from slicewright.node_agent.watch import HostWatch, Pace
+from slicewright.node_agent.xids import meanings as xid_meanings
+from slicewright.node_agent.xids.history import Event, XidHistory, consequence, event, pci_address
+from slicewright.node_agent.xids.kernel_log import Record
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.telemetry import log
 from tests.node_agent.clocks import Clocks
 
 _GONE = (

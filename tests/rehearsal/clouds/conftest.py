@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
-from rehearsal.clouds.service import Cloud
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from slicewright.rehearsal.clouds.service import Cloud
 
 Call = Callable[..., JsonObject]
 

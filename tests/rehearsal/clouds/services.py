@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core import access
-from rehearsal.clouds.core.client import CloudClient
-from rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, terraform_endpoint
-from rehearsal.plugins.providers.gcp.client import GoogleClient
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.clouds.core.client import CloudClient
+from slicewright.rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, terraform_endpoint
+from slicewright.rehearsal.plugins.providers.gcp.client import GoogleClient
 
 Start = Callable[[], "subprocess.Popen[bytes]"]
 
@@ -31,7 +31,7 @@ def services(environment: Path) -> Iterator[Start]:
         argv = [
             sys.executable,
             "-m",
-            "rehearsal.clouds",
+            "slicewright.rehearsal.clouds",
             "--environment",
             str(environment),
             "--fake-control-planes",

@@ -45,7 +45,7 @@ def run(environment: Path) -> Run:
         env = {"KUBERNETES_EXEC_INFO": json.dumps(info), "PATH": "/usr/bin"}
         if inside:
             env["SLICEWRIGHT_REHEARSAL"] = str(environment)
-        argv = [sys.executable, "-m", f"rehearsal.clouds.{module}", *arguments]
+        argv = [sys.executable, "-m", f"slicewright.rehearsal.clouds.{module}", *arguments]
         return subprocess.run(
             argv, env=env, capture_output=True, text=True, timeout=60, check=False
         )
@@ -125,7 +125,7 @@ def test_the_credential_programs_import_little(module: str) -> None:
     """kubectl waits for it before every command."""
     heavy_ones = ("argparse", "asyncio", "botocore", "ssl")
     code = (
-        f"import sys, rehearsal.clouds.{module}; print(len(sys.modules), *[m for m in "
+        f"import sys, slicewright.rehearsal.clouds.{module}; print(len(sys.modules), *[m for m in "
         f"{heavy_ones} if m in sys.modules])"
     )
     plain = subprocess.run(
@@ -148,7 +148,7 @@ def test_other_commands_of_aws_go_to_the_users_own(environment: Path, tmp_path: 
         (directory / "aws").write_text(f"#!/bin/sh\n{line}\n")
         (directory / "aws").chmod(0o755)
     done = subprocess.run(
-        [sys.executable, "-m", "rehearsal.clouds.aws.cli", "eks", "list-clusters"],
+        [sys.executable, "-m", "slicewright.rehearsal.clouds.aws.cli", "eks", "list-clusters"],
         env={
             "PATH": f"{ours}:{theirs}",
             "SLICEWRIGHT_REHEARSAL": str(environment),

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core import access
-from rehearsal.clouds.core.errors import ConnectionLost
-from rehearsal.clouds.core.http_messages import Request, Response
-from rehearsal.clouds.endpoint import Endpoint, PortTaken
+from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.clouds.core.errors import ConnectionLost
+from slicewright.rehearsal.clouds.core.http_messages import Request, Response
+from slicewright.rehearsal.clouds.endpoint import Endpoint, PortTaken
 from tests.rehearsal.clouds.services import Start, services
 
 
@@ -190,7 +190,13 @@ def test_the_service_ends_with_one_line_when_its_port_is_taken(environment: Path
         other.listen()
         port = other.getsockname()[1]
         access.save(environment, access.Access(port=port, credentials=access.new_credentials()))
-        argv = [sys.executable, "-m", "rehearsal.clouds", "--environment", str(environment)]
+        argv = [
+            sys.executable,
+            "-m",
+            "slicewright.rehearsal.clouds",
+            "--environment",
+            str(environment),
+        ]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 1
     assert f"another process has port {port}" in done.stderr

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from infra import catalog
-from rehearsal.clouds.aws import machines as aws
-from rehearsal.clouds.core.machines import reserved_cpu_millis
-from rehearsal.clouds.gcp import machines as gcp
-from rehearsal.cluster.silicon.models import models
+from slicewright.infra import catalog
+from slicewright.rehearsal.clouds.aws import machines as aws
+from slicewright.rehearsal.clouds.core.machines import reserved_cpu_millis
+from slicewright.rehearsal.clouds.gcp import machines as gcp
+from slicewright.rehearsal.cluster.silicon.models import models
 
 MACHINES = {"gke": gcp.machines(), "eks": aws.machines()}
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from kubeapi import ApiError, Client
-from rehearsal.clouds.core.control_planes import Address, LocalControlPlanes
-from rehearsal.clouds.gcp.gke import addons
-from rehearsal.clouds.service import Cloud
-from rehearsal.cluster import control_plane
-from rehearsal.host import processes
-from rehearsal.host.toolchain import Toolchain
+from slicewright.kubeapi import ApiError, Client
+from slicewright.rehearsal.clouds.core.control_planes import Address, LocalControlPlanes
+from slicewright.rehearsal.clouds.gcp.gke import addons
+from slicewright.rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.core.store import Kind, Store
-from rehearsal.clouds.server import AlreadyServed, Server
-from rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.core.client import CloudClient, CloudUnreachable
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.core.store import Kind, Store
+from slicewright.rehearsal.clouds.server import AlreadyServed, Server
+from slicewright.rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.services import Start, google, services
 
 NETWORK = {"name": "net", "autoCreateSubnetworks": False}
@@ -57,7 +57,7 @@ def test_a_second_service_for_one_environment_is_refused(start: Start, environme
     argv = [
         sys.executable,
         "-m",
-        "rehearsal.clouds",
+        "slicewright.rehearsal.clouds",
         "--environment",
         str(environment),
         "--fake-control-planes",
@@ -69,7 +69,13 @@ def test_a_second_service_for_one_environment_is_refused(start: Start, environme
 
 
 def test_a_missing_environment_is_one_line_of_error(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "rehearsal.clouds", "--environment", str(tmp_path / "no")]
+    argv = [
+        sys.executable,
+        "-m",
+        "slicewright.rehearsal.clouds",
+        "--environment",
+        str(tmp_path / "no"),
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.state import NODE_GROUPS
-from rehearsal.clouds.core.fault_file import SpotPreemption
-from rehearsal.clouds.core.store import Store
-from rehearsal.cluster.silicon import state
-from rehearsal.scenario import broken_nodes, faults
-from rehearsal.scenario.broken_nodes import Broken
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import NoSuchFault, RehearsalError
 from slicewright.commands import rehearse
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS
+from slicewright.rehearsal.clouds.core.fault_file import SpotPreemption
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.scenario import broken_nodes, faults
+from slicewright.rehearsal.scenario.broken_nodes import Broken
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import re
 import pytest
 from rich.console import Console
 
-from rehearsal.scenario import display
-from rehearsal.scenario.live import LiveLines
-from rehearsal.scenario.proof import ProvenNode
+from slicewright.rehearsal.scenario import display
+from slicewright.rehearsal.scenario.live import LiveLines
+from slicewright.rehearsal.scenario.proof import ProvenNode
 
 
 def node(instances: dict[str, int]) -> ProvenNode:

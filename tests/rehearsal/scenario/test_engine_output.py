@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rehearsal.scenario.engine_output import OutputFilter
+from slicewright.rehearsal.scenario.engine_output import OutputFilter
 
 STACK = "  pulumi:pulumi:Stack (slicewright-gke-h100):"
 ON_PATH = "    warning: using pulumi-resource-gcp from $PATH at /tmp/bin/pulumi-resource-gcp"

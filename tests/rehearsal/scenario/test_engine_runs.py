@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.scenario import checkpoints, settings
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import WrongUse
+from slicewright.rehearsal.scenario import checkpoints, settings
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import WrongUse
 
 
 @pytest.fixture

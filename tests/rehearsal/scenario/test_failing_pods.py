@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeapi import Client
-from rehearsal.scenario import failing_pods
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.scenario import failing_pods
 
 
 def pod(reason: str = "", phase: str = "Running", ready: bool = True) -> dict[str, Any]:

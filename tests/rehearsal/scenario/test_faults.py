@@ -8,14 +8,14 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from infra import plan
-from kubeapi import Client, Unreachable
-from rehearsal.clouds.core.faults import Faults
-from rehearsal.clouds.core.store import Store
-from rehearsal.cluster.kubelet.nodes.holds import Holds, holds_of
-from rehearsal.scenario import faults
-from rehearsal.scenario.environment import PROJECT, Environment
-from rehearsal.scenario.errors import NoSuchFault, RehearsalError
+from slicewright.infra import plan
+from slicewright.kubeapi import Client, Unreachable
+from slicewright.rehearsal.clouds.core.faults import Faults
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds, holds_of
+from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario.environment import PROJECT, Environment
+from slicewright.rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
 
 class NoAnswer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra import plan
-from rehearsal.scenario import model_shares
-from rehearsal.scenario.environment import PROJECT, Environment
+from slicewright.infra import plan
+from slicewright.rehearsal.scenario import model_shares
+from slicewright.rehearsal.scenario.environment import PROJECT, Environment
 from tests.rehearsal.scenario.test_workload_needs import golden
 
 

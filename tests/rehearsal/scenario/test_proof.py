@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from apis import desired_state
-from infra import plan, stack_file
-from kubeapi import Client
-from rehearsal.scenario import proof
-from rehearsal.scenario.existing_cluster import Differences
-from rehearsal.scenario.proof import ProvenNode
-from rehearsal.scenario.walkthrough import WALKTHROUGHS, Health, Landing
+from slicewright.apis import desired_state
+from slicewright.infra import plan, stack_file
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.scenario import proof
+from slicewright.rehearsal.scenario.existing_cluster import Differences
+from slicewright.rehearsal.scenario.proof import ProvenNode
+from slicewright.rehearsal.scenario.walkthrough import WALKTHROUGHS, Health, Landing
 
 POOLS: Mapping[str, dict[str, Any]] = {
     "whole": {"machine_type": "a2-highgpu-2g", "zones": ["us-central1-c"]},

@@ -11,18 +11,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from infra import plan
-from infra.plan import FleetPlan
-from rehearsal.clouds.gcp.gke import driver_delay
-from rehearsal.cluster.node import launcher
-from rehearsal.host import toolchain
-from rehearsal.host.toolchain import disk
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario import existing_cluster, official_plugins, plugins_and_commands, rehearse
-from rehearsal.scenario.engine_runs import Outcome
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import DiskFull, WrongUse
-from rehearsal.scenario.rehearse import Rehearsal
+from slicewright.infra import plan
+from slicewright.infra.plan import FleetPlan
+from slicewright.rehearsal.clouds.gcp.gke import driver_delay
+from slicewright.rehearsal.cluster.node import launcher
+from slicewright.rehearsal.host import toolchain
+from slicewright.rehearsal.host.toolchain import disk
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario import (
+    existing_cluster,
+    official_plugins,
+    plugins_and_commands,
+    rehearse,
+)
+from slicewright.rehearsal.scenario.engine_runs import Outcome
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import DiskFull, WrongUse
+from slicewright.rehearsal.scenario.rehearse import Rehearsal
 
 GO_TRACE = "goroutine 1 [running]:\nerror: an unhandled error occurred: internal error\n"
 

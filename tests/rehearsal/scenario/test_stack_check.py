@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from rehearsal.scenario import stack_check
-from rehearsal.scenario.errors import NoSuchStack
-from rehearsal.scenario.existing_cluster import prometheus
+from slicewright.infra import plan, stack_file
+from slicewright.rehearsal.scenario import stack_check
+from slicewright.rehearsal.scenario.errors import NoSuchStack
+from slicewright.rehearsal.scenario.existing_cluster import prometheus
 from tests.infra.plan import test_workloads
 
 EKS: dict[str, Any] = {

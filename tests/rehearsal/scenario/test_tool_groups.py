@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan
-from rehearsal.scenario import tool_groups
-from rehearsal.scenario.environment import PROJECT
+from slicewright.infra import plan
+from slicewright.rehearsal.scenario import tool_groups
+from slicewright.rehearsal.scenario.environment import PROJECT
 
 
 def groups(name: str) -> tuple[str, ...]:

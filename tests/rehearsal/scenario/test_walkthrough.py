@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.control_plane.process_images import runs_as_process
-from rehearsal.scenario import walkthrough
-from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from slicewright.rehearsal.cluster.control_plane.process_images import runs_as_process
+from slicewright.rehearsal.scenario import walkthrough
+from slicewright.rehearsal.scenario.walkthrough import WALKTHROUGHS
 
 
 def container(stack: str) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from infra import plan
-from infra.stack_file import NewVolume
-from rehearsal.scenario import workload_needs
-from rehearsal.scenario.workload_needs import LABEL
+from slicewright.infra import plan
+from slicewright.infra.stack_file import NewVolume
+from slicewright.rehearsal.scenario import workload_needs
+from slicewright.rehearsal.scenario.workload_needs import LABEL
 from tests.infra.plan import test_workloads
 
 

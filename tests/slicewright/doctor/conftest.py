@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.service import Cloud
 from slicewright import cli
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.service import Cloud
 from tests.slicewright.served_clouds import served_clouds
 
 

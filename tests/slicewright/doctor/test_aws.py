@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.aws.eks.checks import default_release
-from rehearsal.clouds.core.errors import CloudError
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.aws.eks.checks import default_release
+from slicewright.rehearsal.clouds.core.errors import CloudError
 from tests.rehearsal.clouds.aws.test_pod_identities import associate, make_role
 from tests.rehearsal.clouds.conftest import Aws
 from tests.slicewright.doctor.conftest import Doctor

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
 from tests.slicewright.doctor.conftest import Doctor
 
 ONE = "cr-0123456789abcdef0"

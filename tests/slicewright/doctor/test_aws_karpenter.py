@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from rehearsal.clouds.aws.account import EMPTY, PROMPT, write_account
 from slicewright.doctor.checks.eks.karpenter import KarpenterAnswers, karpenter_findings
 from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
+from slicewright.infra import plan, stack_file
+from slicewright.rehearsal.clouds.aws.account import EMPTY, PROMPT, write_account
 from tests.slicewright.doctor.conftest import Doctor
 
 KARPENTER = (

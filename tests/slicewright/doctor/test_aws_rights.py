@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan
-from infra.plan import EksFleetPlan
-from rehearsal.clouds.aws.account import PROMPT, write_account
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.infra import manifests, plan
+from slicewright.infra.plan import EksFleetPlan
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
 from tests.slicewright.doctor.conftest import STACKS, Doctor
 
 ROLE = "arn:aws:iam::123456789012:role/teams/gpu/deploy"

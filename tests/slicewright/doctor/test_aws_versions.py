@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rehearsal.clouds.aws.eks.checks import default_release
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.rehearsal.clouds.aws.eks.checks import default_release
 from tests.slicewright.doctor.conftest import Doctor
 
 NAME = "name: p4d-cluster"

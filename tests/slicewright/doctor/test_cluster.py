@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kubeapi import Client
-from rehearsal.cluster import control_plane
-from rehearsal.host.toolchain import Toolchain
 from slicewright.doctor.ask import cluster
 from slicewright.doctor.checks.cluster_requirements import wanted_definitions
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.slicewright.doctor.test_cluster_checks import ADAPTERS, SCALED, fleet
 
 APIS = "/apis/apiregistration.k8s.io/v1/apiservices"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from infra.plan import ExistingFleetPlan
 from slicewright.doctor.checks.cluster import ClusterAnswers, DaemonSet, GpuOperator, Node, findings
 from slicewright.doctor.checks.cluster_requirements import wanted_definitions
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import ExistingFleetPlan
 
 SILENT = NotAnswered(why="HTTP 403: forbidden")
 

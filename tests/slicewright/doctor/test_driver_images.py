@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
 from slicewright.doctor import asked
 from slicewright.doctor.ask import registry
 from slicewright.doctor.checks.driver_images import DriverImage, driver_image, driver_image_findings
 from slicewright.doctor.findings import Finding, NotAnswered
+from slicewright.infra import plan, stack_file
 
 IMAGE = DriverImage(registry="nvcr.io", repository="nvidia/driver", version="580.126.20")
 TOKEN = "anybody"

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from infra.plan import EksFleetPlan
 from slicewright.doctor.checks.eks.capacity import (
     CapacityReservation,
     key_remedies,
@@ -19,6 +17,8 @@ from slicewright.doctor.checks.eks.capacity import (
 )
 from slicewright.doctor.checks.keys import Key, key_findings
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import EksFleetPlan
 
 ONE = "cr-0123456789abcdef0"
 GROUP = "arn:aws:resource-groups:eu-west-1:123456789012:group/gpus"

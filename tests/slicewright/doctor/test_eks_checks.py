@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from infra.plan import EksFleetPlan
-from infra.stack_file import PrivateNetwork
 from slicewright.doctor.checks.eks.cluster import (
     AwsAnswers,
     Identity,
@@ -32,6 +29,9 @@ from slicewright.doctor.checks.eks.quotas import (
 )
 from slicewright.doctor.checks.eks.versions import AddonVersions, ClusterVersion
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import EksFleetPlan
+from slicewright.infra.stack_file import PrivateNetwork
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 IDENTITY = Identity(account="123456789012", arn="arn:aws:iam::123456789012:user/me")

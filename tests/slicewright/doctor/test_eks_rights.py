@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan, stack_file
-from infra.plan import EksFleetPlan
-from rehearsal.clouds.aws.policy_evaluation import evaluate
 from slicewright.doctor.checks.eks.rights import (
     CallerRights,
     Refused,
@@ -23,6 +20,9 @@ from slicewright.doctor.checks.eks.rights import (
     role_of,
 )
 from slicewright.doctor.findings import Finding, NotAnswered
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan import EksFleetPlan
+from slicewright.rehearsal.clouds.aws.policy_evaluation import evaluate
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 ACCOUNT = "123456789012"

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from infra.plan import EksFleetPlan
 from slicewright.doctor.checks.eks.versions import (
     AddonVersions,
     ClusterVersion,
@@ -21,6 +19,8 @@ from slicewright.doctor.checks.eks.versions import (
     version_of,
 )
 from slicewright.doctor.findings import NotAnswered
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import EksFleetPlan
 
 SILENT = NotAnswered(why="the right eks:Something is missing")
 STANDARD = ClusterVersion(support="standard", until="2027-03-23", default=False)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from infra import plan
-from rehearsal.clouds.aws import account as aws_account
-from rehearsal.clouds.gcp import account as google_account
-from rehearsal.clouds.gcp.gke.quotas import NAMES
 from slicewright.doctor.checks.gke import quotas as gke_quota_checks
 from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
+from slicewright.infra import plan
+from slicewright.rehearsal.clouds.aws import account as aws_account
+from slicewright.rehearsal.clouds.gcp import account as google_account
+from slicewright.rehearsal.clouds.gcp.gke.quotas import NAMES
 from tests.infra.applied import Refused, applied
 from tests.infra.google_project import let_gke_make_networks
 from tests.slicewright.doctor.conftest import STACKS, Doctor

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from infra.plan import EksFleetPlan, GkeFleetPlan
 from slicewright.doctor.checks.eks import existing as eks_existing_checks
 from slicewright.doctor.checks.eks.existing import ExistingEksCluster
 from slicewright.doctor.checks.gke import existing as gke_existing_checks
 from slicewright.doctor.checks.gke.existing import ExistingGkeCluster
 from slicewright.doctor.checks.reach import Reach, reach
 from slicewright.doctor.findings import Finding, NotAnswered
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 SILENT = NotAnswered(why="nobody says")

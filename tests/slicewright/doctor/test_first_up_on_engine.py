@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws import account as aws
-from rehearsal.clouds.gcp import account as google
-from rehearsal.clouds.gcp.gke import quotas
-from rehearsal.host.toolchain import Toolchain
 from slicewright import cli
 from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
+from slicewright.rehearsal.clouds.aws import account as aws
+from slicewright.rehearsal.clouds.gcp import account as google
+from slicewright.rehearsal.clouds.gcp.gke import quotas
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, cloud_engine
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from infra.plan import GkeFleetPlan
 from slicewright.doctor.checks.gke.capacity import (
     ReservationPath,
     Reserved,
@@ -20,6 +18,8 @@ from slicewright.doctor.checks.gke.capacity import (
 )
 from slicewright.doctor.checks.keys import Key, key_findings
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import GkeFleetPlan
 
 HERE = ReservationPath(project="acme", zone="us-central1-a", name="week")
 KEY = "projects/acme-keys/locations/us-central1/keyRings/gke/cryptoKeys/disks"

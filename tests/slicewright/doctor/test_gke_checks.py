@@ -8,15 +8,15 @@ from typing import Any, get_args
 
 import pytest
 
-from infra import plan
-from infra.plan import GkeFleetPlan, GkeNetworkPlan, GpuNetwork
-from infra.stack_file import GkeDisk, OnDemand
-from rehearsal.clouds.gcp.models import document
 from slicewright.doctor.checks.gke import quotas as gke_quota_checks
 from slicewright.doctor.checks.gke.cluster import APIS, GoogleAnswers, findings, machines_needed
 from slicewright.doctor.checks.gke.network import Subnet
 from slicewright.doctor.checks.gke.quotas import Quota, project_quotas_needed, quotas_needed
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned
+from slicewright.infra import plan
+from slicewright.infra.plan import GkeFleetPlan, GkeNetworkPlan, GpuNetwork
+from slicewright.infra.stack_file import GkeDisk, OnDemand
+from slicewright.rehearsal.clouds.gcp.models import document
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 SILENT = NotAnswered(why="the right x.y.get is missing")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
 from slicewright.doctor.checks.gke.constraints import (
     constraint_findings,
     constraints_needed,
     enforced,
 )
 from slicewright.doctor.findings import NotAnswered
+from slicewright.infra import plan, stack_file
 
 EXTERNAL = "compute.vmExternalIpAccess"
 

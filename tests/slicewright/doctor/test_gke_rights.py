@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra import manifests, plan
-from infra.plan import GkeFleetPlan
 from slicewright.doctor.checks.gke.rights import batches, needed
+from slicewright.infra import manifests, plan
+from slicewright.infra.plan import GkeFleetPlan
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 

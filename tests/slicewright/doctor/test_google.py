@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
-from rehearsal.clouds.gcp.account import write_account
-from rehearsal.clouds.gcp.models import find_method
 from slicewright.doctor.ask.google.session import _ENDPOINTS, SCOPE
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.rehearsal.clouds.gcp.account import write_account
+from slicewright.rehearsal.clouds.gcp.models import find_method
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.slicewright.doctor.conftest import Doctor
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.gcp.account import write_account
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.rehearsal.clouds.gcp.account import write_account
 from tests.slicewright.doctor.conftest import STACKS, Doctor
 
 PROJECT = ("slicewright-gke-h100", "acme")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
 from slicewright.doctor.ask.registry import architectures
 from slicewright.doctor.checks.images import WantedImage, image_findings, wanted_images
 from slicewright.doctor.findings import NotAnswered
+from slicewright.infra import plan, stack_file
 
 TOKEN = "anybody"
 INDEX = {

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from infra import plan
-from infra.plan import EksFleetPlan, GkeFleetPlan
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core import call_log
-from rehearsal.clouds.gcp.projects import project_of
 from slicewright import cli
 from slicewright.doctor import own_rights
+from slicewright.infra import plan
+from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core import call_log
+from slicewright.rehearsal.clouds.gcp.projects import project_of
 from tests.rehearsal.clouds.conftest import Aws
 from tests.slicewright.doctor.conftest import STACKS, Doctor
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan
-from infra.plan import FleetPlan
-from rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
-from rehearsal.plugins.charts.gpu_operator.values import merged
 from slicewright.drift.gpu_operator import Installed, operator_drift
+from slicewright.infra import manifests, plan
+from slicewright.infra.plan import FleetPlan
+from slicewright.rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
+from slicewright.rehearsal.plugins.charts.gpu_operator.values import merged
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 

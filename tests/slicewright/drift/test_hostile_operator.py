@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra import manifests, plan
-from infra.plan import FleetPlan
-from kubeapi import ApiError, Client
-from rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
-from rehearsal.plugins.charts.gpu_operator.values import merged
 from slicewright.drift.gpu_operator import operator_drift
 from slicewright.drift.reading import read_operator
+from slicewright.infra import manifests, plan
+from slicewright.infra.plan import FleetPlan
+from slicewright.kubeapi import ApiError, Client
+from slicewright.rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
+from slicewright.rehearsal.plugins.charts.gpu_operator.values import merged
 from tests.odd_values import ABSENT, VALUES, places, replaced
 from tests.properties import examples
 

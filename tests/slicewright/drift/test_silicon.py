@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import RolloutPolicy
-from apis.names import DEGRADED, POOL_LABEL, VERIFIED
-from fleet_controller.objects.condition import Condition
-from fleet_controller.objects.node import Node
-from fleet_controller.objects.pool import Pool
-from infra import plan
-from infra.plan import FleetPlan
+from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import DEGRADED, POOL_LABEL, VERIFIED
 from slicewright.drift.findings import Between
 from slicewright.drift.silicon import silicon_drift
+from slicewright.fleet_controller.objects.condition import Condition
+from slicewright.fleet_controller.objects.node import Node
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.infra import plan
+from slicewright.infra.plan import FleetPlan
 from slicewright.live.reading import ClusterObjects
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"

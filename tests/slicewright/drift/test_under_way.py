@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from infra import plan
 from slicewright.doctor.findings import CannotAsk
 from slicewright.drift.findings import Drift
 from slicewright.drift.looking import Looking
+from slicewright.infra import plan
 from slicewright.live.access import NoCluster
 from slicewright.locks import asking
 

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from hypothesis import strategies as st
 
-from apis.names import (
+from slicewright.apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     NODE_CONDITION,
@@ -18,7 +18,7 @@ from apis.names import (
     STARTUP_TAINT,
     VERIFIED_LAYOUT_ANNOTATION,
 )
-from kubeapi import Client
+from slicewright.kubeapi import Client
 from slicewright.live.reading import ClusterObjects, drained, read
 from tests.odd_values import ABSENT, VALUES, places, replaced
 

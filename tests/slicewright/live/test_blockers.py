@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import DrainPolicy
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy
 from slicewright.live.blockers import Blocker, blockers, selects
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.gpu_pool.rollout_policy import DrainPolicy
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy
 from slicewright.live.blockers import blockers
 from slicewright.live.budgets import refusals
 from tests.slicewright.live.hostile import budget, pod

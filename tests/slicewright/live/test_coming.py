@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
-from apis.names import MIG_CONFIG_LABEL as CONFIG
-from apis.names import MIG_STATE_LABEL as STATE
-from fleet_controller.objects.pool import Pool
-from infra import plan
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
+from slicewright.apis.names import MIG_STATE_LABEL as STATE
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.infra import plan
 from slicewright.live.coming import Coming, End, affected, coming, longest_turn_s
 from slicewright.live.objects import UnreadObject
 from slicewright.live.reading import ClusterObjects

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
-from apis.names import MIG_CONFIG_LABEL as CONFIG
-from apis.names import MIG_STATE_LABEL as STATE
-from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.applying import FAILED_S
-from fleet_controller.rollout.drain import Refusal
+from slicewright.apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
+from slicewright.apis.names import MIG_STATE_LABEL as STATE
 from slicewright.commands.status import exit_code
 from slicewright.exit_codes import DEGRADED, NOT_VERIFIED, VERIFIED
+from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.applying import FAILED_S
+from slicewright.fleet_controller.rollout.drain import Refusal
 from slicewright.live.asks import Refused, ask
 from slicewright.live.fleet import fleet_of
 from slicewright.live.reading import ClusterObjects

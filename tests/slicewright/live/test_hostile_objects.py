@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.objects.bounds import seconds
-from infra import plan
-from kubeapi import Unreachable
 from slicewright.commands.rollout import request_rollout
 from slicewright.commands.status import exit_code
 from slicewright.drift.silicon import silicon_drift
 from slicewright.exit_codes import CANNOT_RUN, NOT_VERIFIED
+from slicewright.fleet_controller.objects.bounds import seconds
+from slicewright.infra import plan
+from slicewright.kubeapi import Unreachable
 from slicewright.live import shapes
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import VERBS, Refused, Verb

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from apis.names import POOL_LABEL
-from kubeapi import ApiError, Client, Unreachable
+from slicewright.apis.names import POOL_LABEL
+from slicewright.kubeapi import ApiError, Client, Unreachable
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
 from slicewright.live.reading import ClusterObjects, NotInstalled, drained, read

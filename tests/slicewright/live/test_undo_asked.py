@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.objects.pool import Pool
 from slicewright.commands.status import exit_code
 from slicewright.exit_codes import NOT_VERIFIED
+from slicewright.fleet_controller.objects.pool import Pool
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import Refused, ask
 from slicewright.live.fleet import fleet_of

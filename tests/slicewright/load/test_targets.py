@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from kubeapi import ApiError, Client
+from slicewright.infra import plan, stack_file
+from slicewright.kubeapi import ApiError, Client
 from slicewright.load import targets
 from slicewright.load.asked import Target
 

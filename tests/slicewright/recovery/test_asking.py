@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from slicewright.recovery import asking
 from slicewright.recovery.sought import sought
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from tests.slicewright.served_clouds import served_clouds
 
 KINDS = {

@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 from typing import Final
 
-from rehearsal.clouds.core.fake_control_planes import FakeNodes
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeNodes
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from slicewright.teardown.subject import Cloud
 from tests.slicewright.teardown.stacks import claim, ingress, service, snapshot, volume
 

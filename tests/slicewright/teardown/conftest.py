@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
-from rehearsal.clouds.gcp.account import write_account as write_google_account
-from rehearsal.clouds.service import Cloud
 from slicewright.doctor.ask.google import session as google_session
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from slicewright.rehearsal.clouds.gcp.account import write_account as write_google_account
+from slicewright.rehearsal.clouds.service import Cloud
 from slicewright.teardown.subject import Subject
 from slicewright.teardown.sweep.aws import AwsAccount
 from slicewright.teardown.sweep.google import GoogleProject

@@ -10,12 +10,12 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.errors import CloudError, ConnectionLost
-from rehearsal.clouds.core.fake_control_planes import FakeNodes
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.service import Cloud
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.errors import CloudError, ConnectionLost
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeNodes
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.service import Cloud
 from slicewright.teardown.engine import Destroyed, EngineFailed, judged
 from slicewright.teardown.inside import Clock
 from slicewright.teardown.subject import Subject

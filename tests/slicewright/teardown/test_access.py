@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import manifests
+from slicewright.infra import manifests
 from slicewright.teardown.access import NoAccess, client_of
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Unreachable
+from slicewright.kubeapi import ApiError, Unreachable
 from slicewright.live.access import NoCluster
 from slicewright.teardown.adopted import AdoptedOperator
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.service import Cloud
 from slicewright import cli
+from slicewright.rehearsal.clouds.service import Cloud
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 _PULUMI = """\

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rehearsal.cluster import control_plane
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import plugins_and_commands
 from slicewright import cli
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import plugins_and_commands
 from slicewright.teardown.engine import Pulumi
 from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, Ran, cloud_engine
 from tests.infra.on_engine.test_killed_engine import FLEETS

@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.state import LOAD_BALANCERS, SECURITY_GROUPS, SNAPSHOTS, VOLUMES
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
-from rehearsal.clouds.gcp.state import DISKS
-from rehearsal.clouds.gcp.state import SNAPSHOTS as GOOGLE_SNAPSHOTS
-from rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.aws.state import (
+    LOAD_BALANCERS,
+    SECURITY_GROUPS,
+    SNAPSHOTS,
+    VOLUMES,
+)
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
+from slicewright.rehearsal.clouds.gcp.state import DISKS
+from slicewright.rehearsal.clouds.gcp.state import SNAPSHOTS as GOOGLE_SNAPSHOTS
+from slicewright.rehearsal.clouds.service import Cloud
 from slicewright.teardown.report import Report
 from slicewright.teardown.teardown import Refused
 from tests.rehearsal.clouds.conftest import Aws, Gcp

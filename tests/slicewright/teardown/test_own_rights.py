@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from infra import plan
-from infra.plan import EksFleetPlan, GkeFleetPlan
-from rehearsal.clouds.core import call_log
 from slicewright import cli
+from slicewright.infra import plan
+from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.rehearsal.clouds.core import call_log
 from slicewright.teardown import own_rights
 from slicewright.teardown.sweep.life import Life
 from slicewright.teardown.sweep.passes import Sweep

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain import Toolchain
 from slicewright.teardown.engine import Pulumi
 from slicewright.teardown.record import STACK, recorded_life
 from slicewright.teardown.record_keeper import RecordKeeper
@@ -19,7 +19,7 @@ from tests.infra.cloud_engine import cloud_engine
 
 _PROGRAM = """\
 import pulumi
-from infra.components.destroy_notice import DestroyNotice
+from slicewright.infra.components.destroy_notice import DestroyNotice
 
 DestroyNotice(pulumi.get_stack())
 pulumi.export("pools", 2)

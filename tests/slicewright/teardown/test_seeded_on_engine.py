@@ -17,12 +17,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core import call_log
-from rehearsal.clouds.core.call_log import LoggedCall
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
-from rehearsal.clouds.gcp.account import write_account as write_google_account
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core import call_log
+from slicewright.rehearsal.clouds.core.call_log import LoggedCall
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.rehearsal.clouds.gcp.account import write_account as write_google_account
+from slicewright.rehearsal.host.toolchain import Toolchain
 from slicewright.teardown.subject import Cloud
 from tests.infra.cloud_engine import PROJECT, Ran
 from tests.infra.on_engine.killed_engine import KilledEngine, killed_engine

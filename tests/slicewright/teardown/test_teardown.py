@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from slicewright.doctor.findings import CannotAsk
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from slicewright.teardown.report import Report
 from slicewright.teardown.sweep.life import Life
 from slicewright.teardown.sweep.passes import Sweep

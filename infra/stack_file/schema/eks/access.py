@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from infra.stack_file.schema.constraints import Pattern
-from infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.constraints import Pattern
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 _GUIDE = "EKS user guide, create access entries"
 

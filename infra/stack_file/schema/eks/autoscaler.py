@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema import charts
-from infra.stack_file.schema.constraints import IntRange, Pattern
-from infra.stack_file.schema.model import Shorthand, SpecModel
+from slicewright.infra.stack_file.schema import charts
+from slicewright.infra.stack_file.schema.constraints import IntRange, Pattern
+from slicewright.infra.stack_file.schema.model import Shorthand, SpecModel
 
 _FAQ = "kubernetes/autoscaler, cluster-autoscaler/FAQ.md"
 _Minutes = Annotated[

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.constraints import Cidr, DnsLabel, NotEmpty, Pattern
-from infra.stack_file.schema.eks.access import EksAccess
-from infra.stack_file.schema.eks.autoscaler import EksAutoscaler
-from infra.stack_file.schema.eks.identities import PodIdentity
-from infra.stack_file.schema.field_types import KmsKeyArn, Tags, ZoneNames
-from infra.stack_file.schema.model import Shorthand, SpecModel
+from slicewright.infra.stack_file.schema.constraints import Cidr, DnsLabel, NotEmpty, Pattern
+from slicewright.infra.stack_file.schema.eks.access import EksAccess
+from slicewright.infra.stack_file.schema.eks.autoscaler import EksAutoscaler
+from slicewright.infra.stack_file.schema.eks.identities import PodIdentity
+from slicewright.infra.stack_file.schema.field_types import KmsKeyArn, Tags, ZoneNames
+from slicewright.infra.stack_file.schema.model import Shorthand, SpecModel
 
 SubnetId = Annotated[
     str,

@@ -6,12 +6,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.capacity import EksCapacity, OnDemand
-from infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, FreeText, IntRange, Pattern
-from infra.stack_file.schema.field_types import MAX_NODES, NODE_LIMIT, KmsKeyArn, Tags, ZoneNames
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.partition import CloudPartition, Unpartitioned
-from infra.stack_file.schema.pools import CloudPool
+from slicewright.infra.stack_file.schema.capacity import EksCapacity, OnDemand
+from slicewright.infra.stack_file.schema.constraints import (
+    OWN_LIMIT,
+    DnsLabel,
+    FreeText,
+    IntRange,
+    Pattern,
+)
+from slicewright.infra.stack_file.schema.field_types import (
+    MAX_NODES,
+    NODE_LIMIT,
+    KmsKeyArn,
+    Tags,
+    ZoneNames,
+)
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.partition import CloudPartition, Unpartitioned
+from slicewright.infra.stack_file.schema.pools import CloudPool
 
 
 class EksDisk(SpecModel):

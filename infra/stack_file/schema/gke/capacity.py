@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.capacity import (
+from slicewright.infra.stack_file.schema.capacity import (
     CapacityBlock,
     FlexStart,
     Offered,
@@ -15,8 +15,8 @@ from infra.stack_file.schema.capacity import (
     Reservation,
     Spot,
 )
-from infra.stack_file.schema.constraints import IntRange, Pattern
-from infra.stack_file.schema.model import Shorthand
+from slicewright.infra.stack_file.schema.constraints import IntRange, Pattern
+from slicewright.infra.stack_file.schema.model import Shorthand
 
 _NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 PROJECT = (

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.constraints import Cidr, DnsLabel, FreeText, Pattern
-from infra.stack_file.schema.field_types import CloudLabels
-from infra.stack_file.schema.gke.capacity import PROJECT
-from infra.stack_file.schema.gke.maintenance import GkeMaintenance
-from infra.stack_file.schema.gke.observability import GkeLogging, GkeMonitoring
-from infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.constraints import Cidr, DnsLabel, FreeText, Pattern
+from slicewright.infra.stack_file.schema.field_types import CloudLabels
+from slicewright.infra.stack_file.schema.gke.capacity import PROJECT
+from slicewright.infra.stack_file.schema.gke.maintenance import GkeMaintenance
+from slicewright.infra.stack_file.schema.gke.observability import GkeLogging, GkeMonitoring
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 _COMPUTE_NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _RangeName = Annotated[

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.constraints import ConstraintError, FreeText, Pattern
-from infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.constraints import ConstraintError, FreeText, Pattern
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 _API = "GKE API, MaintenanceWindow"
 

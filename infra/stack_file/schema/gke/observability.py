@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 MetricsComponent = Literal[
     "SYSTEM_COMPONENTS",

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.constraints import FreeText, IntRange, Pattern
-from infra.stack_file.schema.field_types import CloudLabels, ZoneNames
-from infra.stack_file.schema.gke.capacity import GkeCapacity, GkeOnDemand
-from infra.stack_file.schema.gke.upgrade import Surge, Upgrade
-from infra.stack_file.schema.hosts import GpuChoice
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.partition import CloudPartition, Unpartitioned
-from infra.stack_file.schema.pools import CloudPool
+from slicewright.infra.stack_file.schema.constraints import FreeText, IntRange, Pattern
+from slicewright.infra.stack_file.schema.field_types import CloudLabels, ZoneNames
+from slicewright.infra.stack_file.schema.gke.capacity import GkeCapacity, GkeOnDemand
+from slicewright.infra.stack_file.schema.gke.upgrade import Surge, Upgrade
+from slicewright.infra.stack_file.schema.hosts import GpuChoice
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.partition import CloudPartition, Unpartitioned
+from slicewright.infra.stack_file.schema.pools import CloudPool
 
 
 class GkeDisk(SpecModel):

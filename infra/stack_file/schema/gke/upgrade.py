@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.constraints import IntRange
-from infra.stack_file.schema.model import Shorthand, SpecModel
+from slicewright.infra.stack_file.schema.constraints import IntRange
+from slicewright.infra.stack_file.schema.model import Shorthand, SpecModel
 
 _STRATEGIES = "GKE docs, node pool upgrade strategies"
 _Nodes = Annotated[

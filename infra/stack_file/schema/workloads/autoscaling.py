@@ -6,10 +6,16 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Discriminator, Tag
 
-from infra.stack_file.schema import charts
-from infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, FreeText, IntRange, Pattern
-from infra.stack_file.schema.field_types import Image, NamespaceName
-from infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema import charts
+from slicewright.infra.stack_file.schema.constraints import (
+    OWN_LIMIT,
+    DnsLabel,
+    FreeText,
+    IntRange,
+    Pattern,
+)
+from slicewright.infra.stack_file.schema.field_types import Image, NamespaceName
+from slicewright.infra.stack_file.schema.model import SpecModel
 
 _KEDA: Final = "keda.sh docs, ScaledObject specification"
 _MICROSECONDS: Final = {"us": 1, "ms": 1000, "s": 1_000_000, "m": 60_000_000}

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.stack_file.schema.constraints import IntRange, Pattern
-from infra.stack_file.schema.field_types import Memory
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.workloads.served import Argument, GpuCount, Served, Volume
+from slicewright.infra.stack_file.schema.constraints import IntRange, Pattern
+from slicewright.infra.stack_file.schema.field_types import Memory
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.workloads.served import Argument, GpuCount, Served, Volume
 
 PortName = Annotated[
     str,

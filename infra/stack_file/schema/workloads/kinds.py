@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.stack_file.schema.fractional import Workload
-from infra.stack_file.schema.workloads.container import ContainerWorkload
-from infra.stack_file.schema.workloads.triton import TritonWorkload
-from infra.stack_file.schema.workloads.vllm import VllmWorkload
+from slicewright.infra.stack_file.schema.fractional import Workload
+from slicewright.infra.stack_file.schema.workloads.container import ContainerWorkload
+from slicewright.infra.stack_file.schema.workloads.triton import TritonWorkload
+from slicewright.infra.stack_file.schema.workloads.vllm import VllmWorkload
 
 ServedWorkload = VllmWorkload | TritonWorkload | ContainerWorkload
 

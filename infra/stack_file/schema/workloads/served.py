@@ -7,10 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, IntRange, Pattern
-from infra.stack_file.schema.field_types import Image, LabelKey, Memory, NamespaceName, ResourceName
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.workloads.autoscaling import Autoscaling
+from slicewright.infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, IntRange, Pattern
+from slicewright.infra.stack_file.schema.field_types import (
+    Image,
+    LabelKey,
+    Memory,
+    NamespaceName,
+    ResourceName,
+)
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.workloads.autoscaling import Autoscaling
 
 _NAMES = "Kubernetes docs, object names"
 ObjectName = Annotated[

@@ -6,10 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Tag
 
-from infra.stack_file.schema.constraints import FreeText, Pattern
-from infra.stack_file.schema.field_types import Memory
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.workloads.served import Argument, ClaimedVolume, Served, volume_tag
+from slicewright.infra.stack_file.schema.constraints import FreeText, Pattern
+from slicewright.infra.stack_file.schema.field_types import Memory
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.workloads.served import (
+    Argument,
+    ClaimedVolume,
+    Served,
+    volume_tag,
+)
 
 _TRITON = "triton-inference-server/server, docs/user_guide"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from infra.stack_file.schema.constraints import OWN_LIMIT, FreeText, IntRange, Pattern
-from infra.stack_file.schema.model import SpecModel
-from infra.stack_file.schema.workloads.served import Argument, GpuCount, Served, Volume
+from slicewright.infra.stack_file.schema.constraints import OWN_LIMIT, FreeText, IntRange, Pattern
+from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.workloads.served import Argument, GpuCount, Served, Volume
 
 _VLLM = "vLLM docs, engine arguments"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rehearsal.clouds.aws.policy_evaluation import Context
+from slicewright.rehearsal.clouds.aws.policy_evaluation import Context
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws import state
-from rehearsal.clouds.aws.authorization.check import Check, by_key, request_tags, resource_tags
-from rehearsal.clouds.aws.authorization.iam import pass_role
-from rehearsal.clouds.core.store import Kind, Store
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws import state
+from slicewright.rehearsal.clouds.aws.authorization.check import (
+    Check,
+    by_key,
+    request_tags,
+    resource_tags,
+)
+from slicewright.rehearsal.clouds.aws.authorization.iam import pass_role
+from slicewright.rehearsal.clouds.core.store import Kind, Store
 
 _MAKES: Final[Mapping[str, str]] = {
     "AllocateAddress": "elastic-ip",

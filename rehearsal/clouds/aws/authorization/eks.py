@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.authorization.check import Check, request_tags
-from rehearsal.clouds.aws.authorization.iam import pass_role
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.authorization.check import Check, request_tags
+from slicewright.rehearsal.clouds.aws.authorization.iam import pass_role
 
 _CLUSTER_NAMES: Final = ("clusterName", "name")
 _OF_CLUSTER: Final = ("CreateCluster", "ListClusters")

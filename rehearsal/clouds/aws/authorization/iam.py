@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.authorization.check import Check, by_key, request_tags, resource_tags
-from rehearsal.clouds.aws.boundaries import boundary_arn
-from rehearsal.clouds.aws.policy_evaluation import Context
-from rehearsal.clouds.aws.state import ROLES
-from rehearsal.clouds.core.store import Store
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.authorization.check import (
+    Check,
+    by_key,
+    request_tags,
+    resource_tags,
+)
+from slicewright.rehearsal.clouds.aws.boundaries import boundary_arn
+from slicewright.rehearsal.clouds.aws.policy_evaluation import Context
+from slicewright.rehearsal.clouds.aws.state import ROLES
+from slicewright.rehearsal.clouds.core.store import Store
 
 _HOME: Final = "us-east-1"
 """The region of IAM's own endpoint. Source: IAM user guide, aws:RequestedRegion."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import Caller, account_of
-from rehearsal.clouds.aws.authorization.check import Check
-from rehearsal.clouds.aws.authorization.ec2 import ec2_checks
-from rehearsal.clouds.aws.authorization.eks import eks_checks
-from rehearsal.clouds.aws.authorization.iam import iam_checks
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.policy_evaluation import evaluate
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import Caller, account_of
+from slicewright.rehearsal.clouds.aws.authorization.check import Check
+from slicewright.rehearsal.clouds.aws.authorization.ec2 import ec2_checks
+from slicewright.rehearsal.clouds.aws.authorization.eks import eks_checks
+from slicewright.rehearsal.clouds.aws.authorization.iam import iam_checks
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.policy_evaluation import evaluate
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 _REFUSALS: Final[Mapping[str, str]] = {
     "ec2": "UnauthorizedOperation",

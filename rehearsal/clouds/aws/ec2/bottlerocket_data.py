@@ -13,8 +13,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.user_data import BadUserData
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.user_data import BadUserData
 
 _AT: Final = ("settings", "kubelet-device-plugins", "nvidia")
 

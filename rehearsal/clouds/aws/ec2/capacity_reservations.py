@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import Reservation, account_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.zones import zone_ids
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import not_simulated
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import Reservation, account_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.zones import zone_ids
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import not_simulated
 
 Running = Callable[[Context, str, str], int]
 """Region and reservation -> instances of node groups that run in it, which EKS's part knows."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.operations import Operations
-from rehearsal.clouds.aws.ec2.resources import new_id, tags_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import ELASTIC_IPS
-from rehearsal.clouds.core.context import Methods
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.operations import Operations
+from slicewright.rehearsal.clouds.aws.ec2.resources import new_id, tags_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.state import ELASTIC_IPS
+from slicewright.rehearsal.clouds.core.context import Methods
 
 
 class ElasticIps(Operations):

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2 import instances
-from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
-from rehearsal.clouds.aws.ec2.resources import new_id
-from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import SPOT_ROLE
-from rehearsal.clouds.aws.machines import machines, vcpu_quota
-from rehearsal.clouds.aws.state import INSTANCE_PROFILES
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import not_simulated
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2 import instances
+from slicewright.rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
+from slicewright.rehearsal.clouds.aws.ec2.resources import new_id
+from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import SPOT_ROLE
+from slicewright.rehearsal.clouds.aws.machines import machines, vcpu_quota
+from slicewright.rehearsal.clouds.aws.state import INSTANCE_PROFILES
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import not_simulated
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,15 +9,19 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, remove_interface, tag_list
-from rehearsal.clouds.aws.ec2.resources import filtered, key_of, new_id, shown
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.machines import machines, vcpu_quota
-from rehearsal.clouds.aws.state import INSTANCES, VOLUMES
-from rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import (
+    add_interface,
+    remove_interface,
+    tag_list,
+)
+from slicewright.rehearsal.clouds.aws.ec2.resources import filtered, key_of, new_id, shown
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.machines import machines, vcpu_quota
+from slicewright.rehearsal.clouds.aws.state import INSTANCES, VOLUMES
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
 
 RUNNING = {"Code": 16, "Name": "running"}
 _TERMINATED = {"Code": 48, "Name": "terminated"}

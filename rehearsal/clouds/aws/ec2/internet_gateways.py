@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.nat_gateways import nat_gateways
-from rehearsal.clouds.aws.ec2.network_interfaces import interfaces
-from rehearsal.clouds.aws.ec2.operations import Operations
-from rehearsal.clouds.aws.ec2.resources import dependency_violation, new_id, tags_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, NODE_GROUPS, SUBNETS, VPCS
-from rehearsal.clouds.core.context import Methods
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.nat_gateways import nat_gateways
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import interfaces
+from slicewright.rehearsal.clouds.aws.ec2.operations import Operations
+from slicewright.rehearsal.clouds.aws.ec2.resources import dependency_violation, new_id, tags_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import INTERNET_GATEWAYS, NODE_GROUPS, SUBNETS, VPCS
+from slicewright.rehearsal.clouds.core.context import Methods
 
 
 class InternetGateways(Operations):

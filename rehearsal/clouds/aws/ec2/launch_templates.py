@@ -6,8 +6,8 @@ import base64
 import binascii
 import re
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.resources import (
     filtered,
     key_of,
     missing,
@@ -15,11 +15,11 @@ from rehearsal.clouds.aws.ec2.resources import (
     shown,
     tags_of,
 )
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import LAUNCH_TEMPLATES
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import LAUNCH_TEMPLATES
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.core.store import Store
 
 # Source: EC2 API reference, CreateLaunchTemplate.
 _NAME = re.compile(r"[a-zA-Z0-9().\-/_]{3,128}")

@@ -5,21 +5,21 @@ Source of failures and their messages: VPC user guide, "Troubleshoot NAT gateway
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.operations import Operations
-from rehearsal.clouds.aws.ec2.resources import missing, new_id, tags_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.operations import Operations
+from slicewright.rehearsal.clouds.aws.ec2.resources import missing, new_id, tags_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.state import (
     ELASTIC_IPS,
     INTERNET_GATEWAYS,
     NAT_GATEWAYS,
     ROUTE_TABLES,
     SUBNETS,
 )
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import not_simulated
-from rehearsal.clouds.core.tasks import Task
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.core.errors import not_simulated
+from slicewright.rehearsal.clouds.core.tasks import Task
 
 _THERE = ("pending", "available", "deleting")
 

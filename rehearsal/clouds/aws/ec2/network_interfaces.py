@@ -9,18 +9,18 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.resources import (
     dependency_violation,
     filtered,
     key_of,
     new_id,
     shown,
 )
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import NETWORK_INTERFACES, SECURITY_GROUPS, SUBNETS
-from rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import NETWORK_INTERFACES, SECURITY_GROUPS, SUBNETS
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
 
 
 class NetworkInterfaces:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.resources import API_NAMES, Resources, dependency_violation
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.store import Kind
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.resources import (
+    API_NAMES,
+    Resources,
+    dependency_violation,
+)
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.store import Kind
 
 
 class Operations:

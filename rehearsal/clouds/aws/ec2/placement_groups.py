@@ -4,20 +4,15 @@ guide, placement groups.
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
-from rehearsal.clouds.aws.ec2.operations import Operations
-from rehearsal.clouds.aws.ec2.resources import (
-    missing,
-    new_id,
-    shown,
-    tags_of,
-)
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import NODE_GROUPS, PLACEMENT_GROUPS
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError, not_simulated
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
+from slicewright.rehearsal.clouds.aws.ec2.operations import Operations
+from slicewright.rehearsal.clouds.aws.ec2.resources import missing, new_id, shown, tags_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS, PLACEMENT_GROUPS
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError, not_simulated
 
 _MOST = 500
 """Of an account in a region."""

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.errors import throttled
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.errors import throttled
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.state import (
     ELASTIC_IPS,
     INTERNET_GATEWAYS,
     NAT_GATEWAYS,
@@ -20,9 +20,9 @@ from rehearsal.clouds.aws.state import (
     SUBNETS,
     VPCS,
 )
-from rehearsal.clouds.core.context import Context, Handler
-from rehearsal.clouds.core.errors import CloudError, not_simulated
-from rehearsal.clouds.core.store import Kind
+from slicewright.rehearsal.clouds.core.context import Context, Handler
+from slicewright.rehearsal.clouds.core.errors import CloudError, not_simulated
+from slicewright.rehearsal.clouds.core.store import Kind
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.operations import Operations
-from rehearsal.clouds.aws.ec2.resources import (
-    cidr_block,
-    missing,
-    new_id,
-    tags_of,
-)
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.operations import Operations
+from slicewright.rehearsal.clouds.aws.ec2.resources import cidr_block, missing, new_id, tags_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import (
     INTERNET_GATEWAYS,
     NAT_GATEWAYS,
     ROUTE_TABLES,
     SUBNETS,
     VPCS,
 )
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError, not_simulated
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError, not_simulated
 
 
 class RouteTables(Operations):

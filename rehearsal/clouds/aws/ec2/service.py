@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.capacity_reservations import CapacityReservations, Running
-from rehearsal.clouds.aws.ec2.elastic_ips import ElasticIps
-from rehearsal.clouds.aws.ec2.fleets import Fleets, OfGroups
-from rehearsal.clouds.aws.ec2.instances import Instances, is_running
-from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
-from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates, find_template
-from rehearsal.clouds.aws.ec2.nat_gateways import NatGateways
-from rehearsal.clouds.aws.ec2.network_interfaces import NetworkInterfaces, is_gone
-from rehearsal.clouds.aws.ec2.placement_groups import PlacementGroups
-from rehearsal.clouds.aws.ec2.resources import API_NAMES, Resources, check_tags, key_of
-from rehearsal.clouds.aws.ec2.route_tables import RouteTables
-from rehearsal.clouds.aws.ec2.subnets import Subnets
-from rehearsal.clouds.aws.ec2.volumes import Volumes
-from rehearsal.clouds.aws.ec2.vpcs import Vpcs
-from rehearsal.clouds.aws.ec2.zones import Zones
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.capacity_reservations import CapacityReservations, Running
+from slicewright.rehearsal.clouds.aws.ec2.elastic_ips import ElasticIps
+from slicewright.rehearsal.clouds.aws.ec2.fleets import Fleets, OfGroups
+from slicewright.rehearsal.clouds.aws.ec2.instances import Instances, is_running
+from slicewright.rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
+from slicewright.rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates, find_template
+from slicewright.rehearsal.clouds.aws.ec2.nat_gateways import NatGateways
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import NetworkInterfaces, is_gone
+from slicewright.rehearsal.clouds.aws.ec2.placement_groups import PlacementGroups
+from slicewright.rehearsal.clouds.aws.ec2.resources import API_NAMES, Resources, check_tags, key_of
+from slicewright.rehearsal.clouds.aws.ec2.route_tables import RouteTables
+from slicewright.rehearsal.clouds.aws.ec2.subnets import Subnets
+from slicewright.rehearsal.clouds.aws.ec2.volumes import Volumes
+from slicewright.rehearsal.clouds.aws.ec2.vpcs import Vpcs
+from slicewright.rehearsal.clouds.aws.ec2.zones import Zones
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.state import (
     INSTANCES,
     LAUNCH_TEMPLATES,
     NAT_GATEWAYS,
@@ -30,9 +30,9 @@ from rehearsal.clouds.aws.state import (
     SNAPSHOTS,
     VOLUMES,
 )
-from rehearsal.clouds.aws.zones import in_known_regions
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.zones import in_known_regions
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 class Ec2:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import ipaddress
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.nat_gateways import nat_gateways
-from rehearsal.clouds.aws.ec2.network_interfaces import interfaces
-from rehearsal.clouds.aws.ec2.operations import Operations
-from rehearsal.clouds.aws.ec2.resources import cidr_block, new_id, tags_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import CLUSTERS, NODE_GROUPS, ROUTE_TABLES, SUBNETS, VPCS
-from rehearsal.clouds.aws.zones import zone_ids
-from rehearsal.clouds.core.context import Context, Methods
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.nat_gateways import nat_gateways
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import interfaces
+from slicewright.rehearsal.clouds.aws.ec2.operations import Operations
+from slicewright.rehearsal.clouds.aws.ec2.resources import cidr_block, new_id, tags_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import (
+    CLUSTERS,
+    NODE_GROUPS,
+    ROUTE_TABLES,
+    SUBNETS,
+    VPCS,
+)
+from slicewright.rehearsal.clouds.aws.zones import zone_ids
+from slicewright.rehearsal.clouds.core.context import Context, Methods
 
 
 class Subnets(Operations):

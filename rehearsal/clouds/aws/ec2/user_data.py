@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 _SPEC = ("cluster", "kubelet", "containerd", "instance", "featureGates")
 _KUBELET = ("config", "flags", "maxPodsExpression")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.network_interfaces import owned_by, tag_list
-from rehearsal.clouds.aws.ec2.resources import filtered, key_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import CLUSTERS, SNAPSHOTS, VOLUMES
-from rehearsal.clouds.core.context import Context, Methods, made_in
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import owned_by, tag_list
+from slicewright.rehearsal.clouds.aws.ec2.resources import filtered, key_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.state import CLUSTERS, SNAPSHOTS, VOLUMES
+from slicewright.rehearsal.clouds.core.context import Context, Methods, made_in
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 
 _DRIVER = "ebs.csi.aws.com"
 _ZONE = ("topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone")

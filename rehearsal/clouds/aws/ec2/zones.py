@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.machines import machines
-from rehearsal.clouds.aws.zones import is_local_zone, zone_ids, zones_with
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import not_simulated
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.machines import machines
+from slicewright.rehearsal.clouds.aws.zones import is_local_zone, zone_ids, zones_with
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import not_simulated
 
 
 class Zones:

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import re
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.eks.checks import invalid, refused
-from rehearsal.clouds.aws.eks.clusters import Clusters
-from rehearsal.clouds.aws.eks.creator import in_no_mode, new_entry, shown
-from rehearsal.clouds.aws.eks.updates import in_use
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT, known_role
-from rehearsal.clouds.aws.state import ACCESS_ENTRIES
-from rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.eks.checks import invalid, refused
+from slicewright.rehearsal.clouds.aws.eks.clusters import Clusters
+from slicewright.rehearsal.clouds.aws.eks.creator import in_no_mode, new_entry, shown
+from slicewright.rehearsal.clouds.aws.eks.updates import in_use
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT, known_role
+from slicewright.rehearsal.clouds.aws.state import ACCESS_ENTRIES
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
 
 _MOST = 3000
 """Of a cluster. Source: EKS service quotas."""

@@ -8,18 +8,18 @@ from typing import Any
 
 import yaml
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.checks import VERSIONS as KUBERNETES_VERSIONS
-from rehearsal.clouds.aws.eks.checks import invalid
-from rehearsal.clouds.aws.eks.clusters import Clusters
-from rehearsal.clouds.aws.eks.pod_identities import PodIdentities
-from rehearsal.clouds.aws.eks.updates import Updates, in_use
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import ADDONS, NODE_GROUPS
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.tasks import Task
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.eks.checks import VERSIONS as KUBERNETES_VERSIONS
+from slicewright.rehearsal.clouds.aws.eks.checks import invalid
+from slicewright.rehearsal.clouds.aws.eks.clusters import Clusters
+from slicewright.rehearsal.clouds.aws.eks.pod_identities import PodIdentities
+from slicewright.rehearsal.clouds.aws.eks.updates import Updates, in_use
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import ADDONS, NODE_GROUPS
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.tasks import Task
 
 ADDON_VERSIONS: Mapping[str, Sequence[str]] = {
     "vpc-cni": ("v1.21.1-eksbuild.1", "v1.20.4-eksbuild.2"),

@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.installed_controllers import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.eks.installed_controllers import (
     PodIdentity,
     clusters,
     running_containers,
 )
-from rehearsal.clouds.aws.eks.node_groups import NodeGroups
-from rehearsal.clouds.aws.eks.nodes import sample_node
-from rehearsal.clouds.aws.eks.template_data import data_of, types_of
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.machines import machines
-from rehearsal.clouds.aws.role_policies import allows
-from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.node_api import NodeApi
-from rehearsal.clouds.core.pod_fit import SchedulableNode, amount, empty_node
-from rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
+from slicewright.rehearsal.clouds.aws.eks.node_groups import NodeGroups
+from slicewright.rehearsal.clouds.aws.eks.nodes import sample_node
+from slicewright.rehearsal.clouds.aws.eks.template_data import data_of, types_of
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.machines import machines
+from slicewright.rehearsal.clouds.aws.role_policies import allows
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.node_api import NodeApi
+from slicewright.rehearsal.clouds.core.pod_fit import SchedulableNode, amount, empty_node
+from slicewright.rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
 
 ACCELERATOR = "k8s.amazonaws.com/accelerator"
 """The label by which it knows GPU nodes on AWS."""

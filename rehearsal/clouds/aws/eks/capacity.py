@@ -6,17 +6,17 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.fleets import OfGroups
-from rehearsal.clouds.aws.ec2.instances import vcpus_of_instances
-from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.eks import reserved
-from rehearsal.clouds.aws.eks.checks import HealthIssue
-from rehearsal.clouds.aws.eks.group_instances import first_type, instances_of_groups
-from rehearsal.clouds.aws.machines import machines, vcpu_quota
-from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.node_group import NoCapacity
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.fleets import OfGroups
+from slicewright.rehearsal.clouds.aws.ec2.instances import vcpus_of_instances
+from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.eks import reserved
+from slicewright.rehearsal.clouds.aws.eks.checks import HealthIssue
+from slicewright.rehearsal.clouds.aws.eks.group_instances import first_type, instances_of_groups
+from slicewright.rehearsal.clouds.aws.machines import machines, vcpu_quota
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.node_group import NoCapacity
 
 
 def launchable(

@@ -10,25 +10,28 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus, is_bottlerocket
-from rehearsal.clouds.aws.ec2.launch_templates import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.bottlerocket_data import (
+    bottlerocket_gpus,
+    is_bottlerocket,
+)
+from slicewright.rehearsal.clouds.aws.ec2.launch_templates import (
     find_template,
     resolved_version,
     template_data,
 )
-from rehearsal.clouds.aws.ec2.route_tables import way_out
-from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.ec2.user_data import BadUserData, node_config
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import attached, find_role, known_role, trusts
-from rehearsal.clouds.aws.machines import machines
-from rehearsal.clouds.aws.zones import zone_ids, zones_with
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.node_object import KUBERNETES
-from rehearsal.clouds.core.taints import taint_id
+from slicewright.rehearsal.clouds.aws.ec2.route_tables import way_out
+from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.ec2.user_data import BadUserData, node_config
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import attached, find_role, known_role, trusts
+from slicewright.rehearsal.clouds.aws.machines import machines
+from slicewright.rehearsal.clouds.aws.zones import zone_ids, zones_with
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.node_object import KUBERNETES
+from slicewright.rehearsal.clouds.core.taints import taint_id
 
 VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
 

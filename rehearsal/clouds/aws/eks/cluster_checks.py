@@ -10,15 +10,21 @@ import ipaddress
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.eks.checks import VERSIONS, check_trust, invalid, one_vpc, subnet_of
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import attached, known_role
-from rehearsal.clouds.aws.state import VPCS, ClusterRecord
-from rehearsal.clouds.aws.zones import holds_control_planes, zone_ids
-from rehearsal.clouds.core.context import Context
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.eks.checks import (
+    VERSIONS,
+    check_trust,
+    invalid,
+    one_vpc,
+    subnet_of,
+)
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import attached, known_role
+from slicewright.rehearsal.clouds.aws.state import VPCS, ClusterRecord
+from slicewright.rehearsal.clouds.aws.zones import holds_control_planes, zone_ids
+from slicewright.rehearsal.clouds.core.context import Context
 
 _PRIVATE = tuple(
     ipaddress.IPv4Network(b) for b in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")

@@ -7,10 +7,10 @@ import logging
 import secrets
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.network_interfaces import add_security_group
-from rehearsal.clouds.aws.eks.checks import VERSIONS, refused
-from rehearsal.clouds.aws.eks.cluster_checks import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import add_security_group
+from slicewright.rehearsal.clouds.aws.eks.checks import VERSIONS, refused
+from slicewright.rehearsal.clouds.aws.eks.cluster_checks import (
     Change,
     check_cluster,
     check_encryption,
@@ -21,12 +21,12 @@ from rehearsal.clouds.aws.eks.cluster_checks import (
     vpc_range,
     zones_of,
 )
-from rehearsal.clouds.aws.eks.creator import add_creator, in_no_mode
-from rehearsal.clouds.aws.eks.leftovers import keep_logs, leave_of_cluster
-from rehearsal.clouds.aws.eks.updates import Updates, in_use
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import (
+from slicewright.rehearsal.clouds.aws.eks.creator import add_creator, in_no_mode
+from slicewright.rehearsal.clouds.aws.eks.leftovers import keep_logs, leave_of_cluster
+from slicewright.rehearsal.clouds.aws.eks.updates import Updates, in_use
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import (
     ACCESS_ENTRIES,
     ADDONS,
     CLUSTERS,
@@ -35,10 +35,10 @@ from rehearsal.clouds.aws.state import (
     UPDATES,
     ClusterRecord,
 )
-from rehearsal.clouds.core import cluster_names
-from rehearsal.clouds.core.context import Context, Methods, now_precisely
-from rehearsal.clouds.core.locks import Locks
-from rehearsal.clouds.core.tasks import Task
+from slicewright.rehearsal.clouds.core import cluster_names
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now_precisely
+from slicewright.rehearsal.clouds.core.locks import Locks
+from slicewright.rehearsal.clouds.core.tasks import Task
 
 log = logging.getLogger(__name__)
 

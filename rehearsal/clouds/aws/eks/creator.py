@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import uuid
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import ACCESS_ENTRIES
-from rehearsal.clouds.core.context import Context, now
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.state import ACCESS_ENTRIES
+from slicewright.rehearsal.clouds.core.context import Context, now
 
 _ADMIN = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 

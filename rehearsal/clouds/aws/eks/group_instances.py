@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.instances import RUNNING, cpu_options
-from rehearsal.clouds.aws.ec2.network_interfaces import tag_list
-from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.eks.template_data import data_of
-from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.instances import RUNNING, cpu_options
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import tag_list
+from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.eks.template_data import data_of
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 def instance_id(item: NodeGroupRecord, node: str) -> str:

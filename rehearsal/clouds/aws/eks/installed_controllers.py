@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.pod_identities import role_of_pods
-from rehearsal.clouds.aws.state import CLUSTERS, POD_IDENTITIES, ClusterRecord
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.node_api import NodeApi
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.eks.pod_identities import role_of_pods
+from slicewright.rehearsal.clouds.aws.state import CLUSTERS, POD_IDENTITIES, ClusterRecord
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.node_api import NodeApi
 
 
 @dataclass(frozen=True, kw_only=True)

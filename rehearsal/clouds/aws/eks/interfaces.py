@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.network_interfaces import security_groups
-from rehearsal.clouds.aws.ec2.route_tables import way_out
-from rehearsal.clouds.aws.eks.checks import HealthIssue, invalid, refused
-from rehearsal.clouds.aws.eks.template_data import data_of, types_of
-from rehearsal.clouds.aws.machines import machines
-from rehearsal.clouds.aws.state import CLUSTERS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import security_groups
+from slicewright.rehearsal.clouds.aws.ec2.route_tables import way_out
+from slicewright.rehearsal.clouds.aws.eks.checks import HealthIssue, invalid, refused
+from slicewright.rehearsal.clouds.aws.eks.template_data import data_of, types_of
+from slicewright.rehearsal.clouds.aws.machines import machines
+from slicewright.rehearsal.clouds.aws.state import CLUSTERS, NodeGroupRecord
+from slicewright.rehearsal.clouds.core.context import Context
 
 
 def check_interfaces(

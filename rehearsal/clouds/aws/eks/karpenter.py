@@ -13,28 +13,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.route_tables import nat_gateway_of
-from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.eks import karpenter_objects as objects
-from rehearsal.clouds.aws.eks.autoscaler import empty_nodes
-from rehearsal.clouds.aws.eks.checks import kubelet_version
-from rehearsal.clouds.aws.eks.installed_controllers import clusters
-from rehearsal.clouds.aws.eks.karpenter_account import Account, Refused, Services
-from rehearsal.clouds.aws.eks.nodes import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.route_tables import nat_gateway_of
+from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.eks import karpenter_objects as objects
+from slicewright.rehearsal.clouds.aws.eks.autoscaler import empty_nodes
+from slicewright.rehearsal.clouds.aws.eks.checks import kubelet_version
+from slicewright.rehearsal.clouds.aws.eks.installed_controllers import clusters
+from slicewright.rehearsal.clouds.aws.eks.karpenter_account import Account, Refused, Services
+from slicewright.rehearsal.clouds.aws.eks.nodes import (
     AL2023,
     DRIVER,
     RUNTIME,
     al2023_kernel,
     common_labels,
 )
-from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.machines import reserved_cpu_millis
-from rehearsal.clouds.core.node_api import NodeApi
-from rehearsal.clouds.core.node_object import NodeDetails, node_object
-from rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
+from slicewright.rehearsal.clouds.aws.machines import machines, reserved_memory_ki
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.machines import reserved_cpu_millis
+from slicewright.rehearsal.clouds.core.node_api import NodeApi
+from slicewright.rehearsal.clouds.core.node_object import NodeDetails, node_object
+from slicewright.rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
 
 _NUMBER = "rehearsal.slicewright.io/index"
 """Annotation of a NodeClaim: its number in the pool, by which faults.json names its node."""

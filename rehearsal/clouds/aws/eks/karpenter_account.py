@@ -10,16 +10,16 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.fleets import Fleets
-from rehearsal.clouds.aws.ec2.instances import Instances, is_running
-from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
-from rehearsal.clouds.aws.eks.karpenter_objects import CLASS_LABEL, POOL_LABEL
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.instance_profiles import InstanceProfiles
-from rehearsal.clouds.aws.role_policies import permits
-from rehearsal.clouds.core.context import Methods
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.fleets import Fleets
+from slicewright.rehearsal.clouds.aws.ec2.instances import Instances, is_running
+from slicewright.rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
+from slicewright.rehearsal.clouds.aws.eks.karpenter_objects import CLASS_LABEL, POOL_LABEL
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.instance_profiles import InstanceProfiles
+from slicewright.rehearsal.clouds.aws.role_policies import permits
+from slicewright.rehearsal.clouds.core.context import Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 _PASSED_TO = "ec2.amazonaws.com"
 

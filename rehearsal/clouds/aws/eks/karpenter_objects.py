@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.autoscaler import seconds
-from rehearsal.clouds.aws.eks.installed_controllers import PodIdentity, running_containers
-from rehearsal.clouds.aws.machines import machines
-from rehearsal.clouds.core.context import now
-from rehearsal.clouds.core.pod_fit import SchedulableNode, amount, matches
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.eks.autoscaler import seconds
+from slicewright.rehearsal.clouds.aws.eks.installed_controllers import (
+    PodIdentity,
+    running_containers,
+)
+from slicewright.rehearsal.clouds.aws.machines import machines
+from slicewright.rehearsal.clouds.core.context import now
+from slicewright.rehearsal.clouds.core.pod_fit import SchedulableNode, amount, matches
 
 POOLS = "/apis/karpenter.sh/v1/nodepools"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, release_security_group
-from rehearsal.clouds.aws.ec2.volumes import leave_snapshot, leave_volume
-from rehearsal.clouds.aws.eks.cluster_checks import enabled_logs
-from rehearsal.clouds.aws.load_balancers import leave_load_balancer
-from rehearsal.clouds.aws.state import LOG_GROUPS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context, a_moment_after, now_precisely
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
+from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import (
+    add_interface,
+    release_security_group,
+)
+from slicewright.rehearsal.clouds.aws.ec2.volumes import leave_snapshot, leave_volume
+from slicewright.rehearsal.clouds.aws.eks.cluster_checks import enabled_logs
+from slicewright.rehearsal.clouds.aws.load_balancers import leave_load_balancer
+from slicewright.rehearsal.clouds.aws.state import LOG_GROUPS, NodeGroupRecord
+from slicewright.rehearsal.clouds.core.context import Context, a_moment_after, now_precisely
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
 
 
 def leave_of_nodes(context: Context, item: NodeGroupRecord, cluster: JsonObject) -> None:

@@ -5,13 +5,13 @@ The Auto Scaling group ends the instance and starts another.
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.nodes import desired_nodes
-from rehearsal.clouds.aws.state import NODE_GROUPS
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.fault_file import NodeEvent
-from rehearsal.clouds.core.faults import names_pool
-from rehearsal.clouds.core.node_group import NodeGroup
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.eks.nodes import desired_nodes
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.fault_file import NodeEvent
+from slicewright.rehearsal.clouds.core.faults import names_pool
+from slicewright.rehearsal.clouds.core.node_group import NodeGroup
 
 
 class NodeEvents:

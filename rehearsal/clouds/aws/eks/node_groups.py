@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.bottlerocket_data import is_bottlerocket
-from rehearsal.clouds.aws.eks.capacity import launchable
-from rehearsal.clouds.aws.eks.checks import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.bottlerocket_data import is_bottlerocket
+from slicewright.rehearsal.clouds.aws.eks.capacity import launchable
+from slicewright.rehearsal.clouds.aws.eks.checks import (
     VERSIONS,
     HealthIssue,
     check_labels,
@@ -29,24 +29,29 @@ from rehearsal.clouds.aws.eks.checks import (
     launch_template_version,
     why_nodes_cannot_join,
 )
-from rehearsal.clouds.aws.eks.clusters import Clusters
-from rehearsal.clouds.aws.eks.interfaces import check_interfaces, why_unreachable
-from rehearsal.clouds.aws.eks.leftovers import leave_of_nodes
-from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
-from rehearsal.clouds.aws.eks.placement import check_placement
-from rehearsal.clouds.aws.eks.quotas import check_one_more, check_size
-from rehearsal.clouds.aws.eks.template_data import instance_types_of
-from rehearsal.clouds.aws.eks.updates import Updates
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
-from rehearsal.clouds.aws.state import CLUSTERS, INSTANCE_PROFILES, NODE_GROUPS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.locks import Locks
-from rehearsal.clouds.core.node_api import NotReady
-from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
-from rehearsal.clouds.core.taints import changed_taints
-from rehearsal.clouds.core.tasks import Task
+from slicewright.rehearsal.clouds.aws.eks.clusters import Clusters
+from slicewright.rehearsal.clouds.aws.eks.interfaces import check_interfaces, why_unreachable
+from slicewright.rehearsal.clouds.aws.eks.leftovers import leave_of_nodes
+from slicewright.rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
+from slicewright.rehearsal.clouds.aws.eks.placement import check_placement
+from slicewright.rehearsal.clouds.aws.eks.quotas import check_one_more, check_size
+from slicewright.rehearsal.clouds.aws.eks.template_data import instance_types_of
+from slicewright.rehearsal.clouds.aws.eks.updates import Updates
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
+from slicewright.rehearsal.clouds.aws.state import (
+    CLUSTERS,
+    INSTANCE_PROFILES,
+    NODE_GROUPS,
+    NodeGroupRecord,
+)
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.locks import Locks
+from slicewright.rehearsal.clouds.core.node_api import NotReady
+from slicewright.rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
+from slicewright.rehearsal.clouds.core.taints import changed_taints
+from slicewright.rehearsal.clouds.core.tasks import Task
 
 log = logging.getLogger(__name__)
 

@@ -7,21 +7,29 @@ import ipaddress
 from collections import Counter
 from collections.abc import Collection
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus, is_bottlerocket
-from rehearsal.clouds.aws.ec2.route_tables import nat_gateway_of
-from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
-from rehearsal.clouds.aws.eks.capacity import Chooser
-from rehearsal.clouds.aws.eks.group_instances import instance_id
-from rehearsal.clouds.aws.eks.template_data import data_of, types_of
-from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
-from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.machines import Machine, reserved_cpu_millis
-from rehearsal.clouds.core.node_group import DesiredNodes, NoCapacity, NodeRecord, NodeSettings
-from rehearsal.clouds.core.node_object import NodeDetails, node_object
-from rehearsal.clouds.core.taints import changed_taints, kubernetes_taints
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.bottlerocket_data import (
+    bottlerocket_gpus,
+    is_bottlerocket,
+)
+from slicewright.rehearsal.clouds.aws.ec2.route_tables import nat_gateway_of
+from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
+from slicewright.rehearsal.clouds.aws.eks.capacity import Chooser
+from slicewright.rehearsal.clouds.aws.eks.group_instances import instance_id
+from slicewright.rehearsal.clouds.aws.eks.template_data import data_of, types_of
+from slicewright.rehearsal.clouds.aws.machines import machines, reserved_memory_ki
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.machines import Machine, reserved_cpu_millis
+from slicewright.rehearsal.clouds.core.node_group import (
+    DesiredNodes,
+    NoCapacity,
+    NodeRecord,
+    NodeSettings,
+)
+from slicewright.rehearsal.clouds.core.node_object import NodeDetails, node_object
+from slicewright.rehearsal.clouds.core.taints import changed_taints, kubernetes_taints
 
 # Driver of the accelerated AL2023 image, release v20260714 (awslabs/amazon-eks-ami).
 DRIVER = "580.159.03"

@@ -6,11 +6,11 @@ words what EC2 refuses is not known.
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.placement_groups import find_group, group_of, unknown
-from rehearsal.clouds.aws.eks.checks import invalid, subnet_of
-from rehearsal.clouds.aws.eks.template_data import types_of
-from rehearsal.clouds.core.context import Context
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.placement_groups import find_group, group_of, unknown
+from slicewright.rehearsal.clouds.aws.eks.checks import invalid, subnet_of
+from slicewright.rehearsal.clouds.aws.eks.template_data import types_of
+from slicewright.rehearsal.clouds.core.context import Context
 
 _BURSTABLE = ("t2.", "t3.", "t3a.", "t4g.")
 

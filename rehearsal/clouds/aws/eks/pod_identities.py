@@ -9,15 +9,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.boundaries import bounded
-from rehearsal.clouds.aws.eks.checks import invalid
-from rehearsal.clouds.aws.eks.clusters import Clusters
-from rehearsal.clouds.aws.eks.updates import in_use
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT, find_role, known_role, trusts
-from rehearsal.clouds.aws.state import ADDONS, POD_IDENTITIES
-from rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.boundaries import bounded
+from slicewright.rehearsal.clouds.aws.eks.checks import invalid
+from slicewright.rehearsal.clouds.aws.eks.clusters import Clusters
+from slicewright.rehearsal.clouds.aws.eks.updates import in_use
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT, find_role, known_role, trusts
+from slicewright.rehearsal.clouds.aws.state import ADDONS, POD_IDENTITIES
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
 
 AGENT = "eks-pod-identity-agent"
 """The add-on without which an association has no effect."""

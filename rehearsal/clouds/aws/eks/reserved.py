@@ -7,18 +7,18 @@ refuses a reservation that is not active is not published with its wording: as o
 
 from __future__ import annotations
 
-from rehearsal.clouds.aws.account import Reservation
-from rehearsal.clouds.aws.ec2.capacity_reservations import (
+from slicewright.rehearsal.clouds.aws.account import Reservation
+from slicewright.rehearsal.clouds.aws.ec2.capacity_reservations import (
     Target,
     not_found,
     reservations,
     target_of,
 )
-from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.eks.template_data import data_of, instance_types_of
-from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.eks.template_data import data_of, instance_types_of
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 _EXCEEDED = (
     "ReservationCapacityExceeded - The requested reservation does not have sufficient compatible "

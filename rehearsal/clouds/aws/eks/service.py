@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.fleets import Fleets
-from rehearsal.clouds.aws.ec2.instances import Instances
-from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
-from rehearsal.clouds.aws.eks.access_entries import AccessEntries
-from rehearsal.clouds.aws.eks.addons import Addons
-from rehearsal.clouds.aws.eks.autoscaler import Autoscaler
-from rehearsal.clouds.aws.eks.capacity import OF_GROUPS
-from rehearsal.clouds.aws.eks.clusters import Clusters
-from rehearsal.clouds.aws.eks.karpenter import Karpenter
-from rehearsal.clouds.aws.eks.karpenter_account import Services
-from rehearsal.clouds.aws.eks.node_groups import NodeGroups
-from rehearsal.clouds.aws.eks.pod_identities import PodIdentities
-from rehearsal.clouds.aws.eks.updates import Updates
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.instance_profiles import InstanceProfiles
-from rehearsal.clouds.aws.state import ACCESS_ENTRIES, ADDONS, CLUSTERS, NODE_GROUPS, POD_IDENTITIES
-from rehearsal.clouds.aws.zones import in_known_regions
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.fleets import Fleets
+from slicewright.rehearsal.clouds.aws.ec2.instances import Instances
+from slicewright.rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
+from slicewright.rehearsal.clouds.aws.eks.access_entries import AccessEntries
+from slicewright.rehearsal.clouds.aws.eks.addons import Addons
+from slicewright.rehearsal.clouds.aws.eks.autoscaler import Autoscaler
+from slicewright.rehearsal.clouds.aws.eks.capacity import OF_GROUPS
+from slicewright.rehearsal.clouds.aws.eks.clusters import Clusters
+from slicewright.rehearsal.clouds.aws.eks.karpenter import Karpenter
+from slicewright.rehearsal.clouds.aws.eks.karpenter_account import Services
+from slicewright.rehearsal.clouds.aws.eks.node_groups import NodeGroups
+from slicewright.rehearsal.clouds.aws.eks.pod_identities import PodIdentities
+from slicewright.rehearsal.clouds.aws.eks.updates import Updates
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.instance_profiles import InstanceProfiles
+from slicewright.rehearsal.clouds.aws.state import (
+    ACCESS_ENTRIES,
+    ADDONS,
+    CLUSTERS,
+    NODE_GROUPS,
+    POD_IDENTITIES,
+)
+from slicewright.rehearsal.clouds.aws.zones import in_known_regions
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 class Eks:

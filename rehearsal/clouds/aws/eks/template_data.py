@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
-from rehearsal.clouds.aws.state import NodeGroupRecord
-from rehearsal.clouds.core.context import Context
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
+from slicewright.rehearsal.clouds.aws.state import NodeGroupRecord
+from slicewright.rehearsal.clouds.core.context import Context
 
 
 def data_of(context: Context, item: NodeGroupRecord) -> JsonObject:

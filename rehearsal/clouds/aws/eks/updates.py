@@ -6,12 +6,12 @@ import json
 import uuid
 from collections.abc import Mapping
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.checks import HealthIssue
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import UPDATES
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.eks.checks import HealthIssue
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.state import UPDATES
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 class Updates:

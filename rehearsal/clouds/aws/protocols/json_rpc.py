@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.protocols import rest_json
-from rehearsal.clouds.aws.protocols.rest_json import answer, refusal
-from rehearsal.clouds.core.http_messages import Request
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.protocols import rest_json
+from slicewright.rehearsal.clouds.aws.protocols.rest_json import answer, refusal
+from slicewright.rehearsal.clouds.core.http_messages import Request
 
 __all__ = ["answer", "parse", "refusal"]
 

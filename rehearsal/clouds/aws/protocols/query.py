@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.protocols.values import from_text, to_text
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.http_messages import Request, Response
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.protocols.values import from_text, to_text
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.http_messages import Request, Response
 
 Node = dict[str, Any]
 """The parameters below one name: part of a name -> text or Node."""

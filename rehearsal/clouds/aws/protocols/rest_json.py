@@ -9,11 +9,11 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.protocols.values import from_json, from_text, to_json
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.http_messages import Request, Response
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.protocols.values import from_json, from_text, to_json
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.http_messages import Request, Response
 
 
 def parse(model: Any, request: Request) -> tuple[str, JsonObject]:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws import models
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.protocols import json_rpc, query, rest_json, signatures
-from rehearsal.clouds.core.access import Credentials
-from rehearsal.clouds.core.errors import CloudError, ConnectionLost, not_simulated
-from rehearsal.clouds.core.http_messages import Call, Request, Response
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws import models
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.aws.protocols import json_rpc, query, rest_json, signatures
+from slicewright.rehearsal.clouds.core.access import Credentials
+from slicewright.rehearsal.clouds.core.errors import CloudError, ConnectionLost, not_simulated
+from slicewright.rehearsal.clouds.core.http_messages import Call, Request, Response
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.core.access import Credentials
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.http_messages import Request
+from slicewright.rehearsal.clouds.aws.errors import aws_error
+from slicewright.rehearsal.clouds.core.access import Credentials
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.http_messages import Request
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 _TIME = "%Y%m%dT%H%M%SZ"

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.networks import may_as_gke
-from rehearsal.clouds.gcp.machines import machines
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.networks import may_as_gke
+from slicewright.rehearsal.clouds.gcp.machines import machines
 
 _MACHINES: Final = ("a3-megagpu-", "a3-ultragpu-", "a4-", "a4x-")
 _LABEL: Final = "gke.networks.io/accelerator-network-profile"

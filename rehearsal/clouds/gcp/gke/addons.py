@@ -4,8 +4,8 @@ the quota without which critical pods are refused.
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.node_api import NodeApi
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.node_api import NodeApi
 
 IMAGE = "gke.gcr.io/nvidia-gpu-device-plugin:1.36.0-gke.10"
 NAME = "nvidia-gpu-device-plugin"

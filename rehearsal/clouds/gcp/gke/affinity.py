@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.gcp.errors import google_error
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.gcp.errors import google_error
 
 NAME_KEY = "compute.googleapis.com/reservation-name"
 BY_NAME, ANY, ANY_OR_FAIL, NONE = (

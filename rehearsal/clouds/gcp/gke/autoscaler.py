@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.node_api import NodeApi
-from rehearsal.clouds.core.pod_fit import empty_node
-from rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
-from rehearsal.clouds.gcp.gke.node_pools import NodePools
-from rehearsal.clouds.gcp.gke.nodes import advertised_gpus, counts_of, sample_node
-from rehearsal.clouds.gcp.gke.provisioning import is_queued
-from rehearsal.clouds.gcp.gke.records import pools_of
-from rehearsal.clouds.gcp.state import CLUSTERS, NodePoolRecord
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.node_api import NodeApi
+from slicewright.rehearsal.clouds.core.pod_fit import empty_node
+from slicewright.rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
+from slicewright.rehearsal.clouds.gcp.gke.node_pools import NodePools
+from slicewright.rehearsal.clouds.gcp.gke.nodes import advertised_gpus, counts_of, sample_node
+from slicewright.rehearsal.clouds.gcp.gke.provisioning import is_queued
+from slicewright.rehearsal.clouds.gcp.gke.records import pools_of
+from slicewright.rehearsal.clouds.gcp.state import CLUSTERS, NodePoolRecord
 
 
 class Autoscaler:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.machines import Machine
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.affinity import check_affinity
-from rehearsal.clouds.gcp.gke.defaults import default_locations, zones_of
-from rehearsal.clouds.gcp.gke.encryption import check_disk_key
-from rehearsal.clouds.gcp.gke.placement import check_placement
-from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
-from rehearsal.clouds.gcp.gke.upgrades import check_upgrade
-from rehearsal.clouds.gcp.machines import GPU_MODELS, MIG_MODELS, machines
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.machines import Machine
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.affinity import check_affinity
+from slicewright.rehearsal.clouds.gcp.gke.defaults import default_locations, zones_of
+from slicewright.rehearsal.clouds.gcp.gke.encryption import check_disk_key
+from slicewright.rehearsal.clouds.gcp.gke.placement import check_placement
+from slicewright.rehearsal.clouds.gcp.gke.provisioning import check_provisioning
+from slicewright.rehearsal.clouds.gcp.gke.upgrades import check_upgrade
+from slicewright.rehearsal.clouds.gcp.machines import GPU_MODELS, MIG_MODELS, machines
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _SIZE = re.compile(r"\d+g\.\d+gb([+-][a-z0-9.]+)?")

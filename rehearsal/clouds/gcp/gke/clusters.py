@@ -5,48 +5,48 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core import cluster_names
-from rehearsal.clouds.core.context import Context, Methods, now_precisely
-from rehearsal.clouds.core.control_planes import Address
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.tasks import Task
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.etag import etag
-from rehearsal.clouds.gcp.gke import addons, versions
-from rehearsal.clouds.gcp.gke.checks import check_name, check_pool
-from rehearsal.clouds.gcp.gke.control_plane_access import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core import cluster_names
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now_precisely
+from slicewright.rehearsal.clouds.core.control_planes import Address
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.tasks import Task
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.etag import etag
+from slicewright.rehearsal.clouds.gcp.gke import addons, versions
+from slicewright.rehearsal.clouds.gcp.gke.checks import check_name, check_pool
+from slicewright.rehearsal.clouds.gcp.gke.control_plane_access import (
     changed_access,
     check_access,
     check_addresses,
     fill_access,
 )
-from rehearsal.clouds.gcp.gke.defaults import (
+from slicewright.rehearsal.clouds.gcp.gke.defaults import (
     VERSION,
     default_locations,
     fill_node_config,
     zones_of,
 )
-from rehearsal.clouds.gcp.gke.encryption import (
+from slicewright.rehearsal.clouds.gcp.gke.encryption import (
     check_key_there,
     check_secrets_key,
     database_encryption,
 )
-from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
-from rehearsal.clouds.gcp.gke.maintenance import changed_policy
-from rehearsal.clouds.gcp.gke.managed_prometheus import install_managed_collection
-from rehearsal.clouds.gcp.gke.monitoring import OBSERVED, check_services, observed
-from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
-from rehearsal.clouds.gcp.gke.node_networks import (
+from slicewright.rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
+from slicewright.rehearsal.clouds.gcp.gke.maintenance import changed_policy
+from slicewright.rehearsal.clouds.gcp.gke.managed_prometheus import install_managed_collection
+from slicewright.rehearsal.clouds.gcp.gke.monitoring import OBSERVED, check_services, observed
+from slicewright.rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
+from slicewright.rehearsal.clouds.gcp.gke.node_networks import (
     check_multi_networking,
     check_multi_networking_used,
     install_kinds,
 )
-from rehearsal.clouds.gcp.gke.node_pools import NodePools
-from rehearsal.clouds.gcp.gke.operations import API, Operations
-from rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
-from rehearsal.clouds.gcp.gke.records import find_cluster, pools_of
-from rehearsal.clouds.gcp.state import CLUSTERS, NODE_POOLS, ClusterRecord
+from slicewright.rehearsal.clouds.gcp.gke.node_pools import NodePools
+from slicewright.rehearsal.clouds.gcp.gke.operations import API, Operations
+from slicewright.rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
+from slicewright.rehearsal.clouds.gcp.gke.records import find_cluster, pools_of
+from slicewright.rehearsal.clouds.gcp.state import CLUSTERS, NODE_POOLS, ClusterRecord
 
 # Field of ClusterUpdate -> field of the cluster. The other desired* fields have no effect that a
 # rehearsal could show and are refused.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 
-from kubeapi import JsonObject
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.defaults import region_of
-from rehearsal.clouds.gcp.projects import project_number
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.defaults import region_of
+from slicewright.rehearsal.clouds.gcp.projects import project_number
 
 _RESERVED = tuple(
     ipaddress.IPv4Network(block)

@@ -5,11 +5,11 @@ Source: recorded requests and answers in the tests of GoogleCloudPlatform/k8s-co
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.node_object import KUBERNETES
-from rehearsal.clouds.gcp.etag import etag
-from rehearsal.clouds.gcp.gke.upgrades import fill_upgrade
-from rehearsal.clouds.gcp.machines import machines
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.node_object import KUBERNETES
+from slicewright.rehearsal.clouds.gcp.etag import etag
+from slicewright.rehearsal.clouds.gcp.gke.upgrades import fill_upgrade
+from slicewright.rehearsal.clouds.gcp.machines import machines
 
 VERSION = f"{KUBERNETES}-gke.1038000"
 _SCOPES = [

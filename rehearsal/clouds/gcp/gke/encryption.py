@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.gcp.account import account_of
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.defaults import region_of
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.gcp.account import account_of
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.defaults import region_of
 
 _KEY = re.compile(r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+")
 

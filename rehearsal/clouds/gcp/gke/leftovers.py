@@ -17,17 +17,17 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
-from rehearsal.clouds.core.store import Kind
-from rehearsal.clouds.gcp.account import account_of
-from rehearsal.clouds.gcp.claimed_disks import disk_of, snapshot_of
-from rehearsal.clouds.gcp.cluster_resources import COLLECTIONS
-from rehearsal.clouds.gcp.compute_answers import API, common
-from rehearsal.clouds.gcp.gke.defaults import region_of
-from rehearsal.clouds.gcp.gke.networks import network_of
-from rehearsal.clouds.gcp.state import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
+from slicewright.rehearsal.clouds.core.store import Kind
+from slicewright.rehearsal.clouds.gcp.account import account_of
+from slicewright.rehearsal.clouds.gcp.claimed_disks import disk_of, snapshot_of
+from slicewright.rehearsal.clouds.gcp.cluster_resources import COLLECTIONS
+from slicewright.rehearsal.clouds.gcp.compute_answers import API, common
+from slicewright.rehearsal.clouds.gcp.gke.defaults import region_of
+from slicewright.rehearsal.clouds.gcp.gke.networks import network_of
+from slicewright.rehearsal.clouds.gcp.state import (
     ADDRESSES,
     BACKEND_SERVICES,
     DISKS,

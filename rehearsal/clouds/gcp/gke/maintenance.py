@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import accumulate
 
-from kubeapi import JsonObject
-from rehearsal.clouds.gcp.errors import google_error
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.gcp.errors import google_error
 
 _DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _MOST_EXCLUSIONS = 20

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.node_api import NodeApi
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.node_api import NodeApi
 
 _DIRECTORY: Final = Path(__file__).parent / "managed_collection"
 

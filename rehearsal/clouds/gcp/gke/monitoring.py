@@ -7,8 +7,8 @@ collectors themselves are not simulated.
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.gcp.errors import google_error
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.gcp.errors import google_error
 
 _DEFAULT_METRICS = (
     *("SYSTEM_COMPONENTS", "STORAGE", "HPA", "POD", "DAEMONSET", "DEPLOYMENT", "STATEFULSET"),

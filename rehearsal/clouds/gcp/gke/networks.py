@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.defaults import region_of
-from rehearsal.clouds.gcp.projects import project_number
-from rehearsal.clouds.gcp.state import NETWORKS, POLICIES, SHARED_VPCS, SUBNETWORKS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.defaults import region_of
+from slicewright.rehearsal.clouds.gcp.projects import project_number
+from slicewright.rehearsal.clouds.gcp.state import NETWORKS, POLICIES, SHARED_VPCS, SUBNETWORKS
 
 _HOST_AGENT = "roles/container.hostServiceAgentUser"
 _NETWORK_USER = "roles/compute.networkUser"

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.node_api import NodeApi
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.defaults import region_of
-from rehearsal.clouds.gcp.state import NETWORKS, NODE_POOLS, SUBNETWORKS, NodePoolRecord
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.node_api import NodeApi
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.defaults import region_of
+from slicewright.rehearsal.clouds.gcp.state import NETWORKS, NODE_POOLS, SUBNETWORKS, NodePoolRecord
 
 _MOST: Final[Mapping[str, int]] = {"a3-highgpu-8g": 4, "a3-megagpu-8g": 8, "a3-ultragpu-8g": 9}
 _ORDINARY: Final = 7

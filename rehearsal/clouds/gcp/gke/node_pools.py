@@ -8,23 +8,23 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fault_file import NodeEvent
-from rehearsal.clouds.core.faults import names_pool
-from rehearsal.clouds.core.locks import Locks
-from rehearsal.clouds.core.node_api import NotReady
-from rehearsal.clouds.core.node_group import DesiredNodes, NoCapacity, NodeGroup
-from rehearsal.clouds.core.taints import taint_id
-from rehearsal.clouds.core.tasks import Task
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.etag import etag
-from rehearsal.clouds.gcp.gke.accelerator_networks import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fault_file import NodeEvent
+from slicewright.rehearsal.clouds.core.faults import names_pool
+from slicewright.rehearsal.clouds.core.locks import Locks
+from slicewright.rehearsal.clouds.core.node_api import NotReady
+from slicewright.rehearsal.clouds.core.node_group import DesiredNodes, NoCapacity, NodeGroup
+from slicewright.rehearsal.clouds.core.taints import taint_id
+from slicewright.rehearsal.clouds.core.tasks import Task
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.etag import etag
+from slicewright.rehearsal.clouds.gcp.gke.accelerator_networks import (
     check_accelerator_network,
     with_accelerator_network,
 )
-from rehearsal.clouds.gcp.gke.checks import (
+from slicewright.rehearsal.clouds.gcp.gke.checks import (
     check_boot_disk,
     check_count,
     check_features,
@@ -34,26 +34,26 @@ from rehearsal.clouds.gcp.gke.checks import (
     check_ssd,
     find_machine,
 )
-from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_node_config, fill_pool
-from rehearsal.clouds.gcp.gke.encryption import check_key_there
-from rehearsal.clouds.gcp.gke.node_networks import check_node_networks
-from rehearsal.clouds.gcp.gke.nodes import (
+from slicewright.rehearsal.clouds.gcp.gke.defaults import VERSION, fill_node_config, fill_pool
+from slicewright.rehearsal.clouds.gcp.gke.encryption import check_key_there
+from slicewright.rehearsal.clouds.gcp.gke.node_networks import check_node_networks
+from slicewright.rehearsal.clouds.gcp.gke.nodes import (
     GPU_TAINT,
     counts_of,
     desired_nodes,
     is_gpu_pool,
     node_settings,
 )
-from rehearsal.clouds.gcp.gke.operations import API, Operations
-from rehearsal.clouds.gcp.gke.placement import check_placement
-from rehearsal.clouds.gcp.gke.pod_addresses import PodRange
-from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
-from rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
-from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
-from rehearsal.clouds.gcp.gke.reservations import check_reserved
-from rehearsal.clouds.gcp.gke.upgrades import check_upgrade, fill_upgrade
-from rehearsal.clouds.gcp.iam import known_account
-from rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
+from slicewright.rehearsal.clouds.gcp.gke.operations import API, Operations
+from slicewright.rehearsal.clouds.gcp.gke.placement import check_placement
+from slicewright.rehearsal.clouds.gcp.gke.pod_addresses import PodRange
+from slicewright.rehearsal.clouds.gcp.gke.provisioning import check_provisioning
+from slicewright.rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
+from slicewright.rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
+from slicewright.rehearsal.clouds.gcp.gke.reservations import check_reserved
+from slicewright.rehearsal.clouds.gcp.gke.upgrades import check_upgrade, fill_upgrade
+from slicewright.rehearsal.clouds.gcp.iam import known_account
+from slicewright.rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
 
 # The fields of UpdateNodePoolRequest: those that change nodes in place, and those for which GKE
 # recreates every node. Sources: GKE's API reference of nodePools.update;

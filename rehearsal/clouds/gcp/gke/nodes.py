@@ -11,22 +11,27 @@ import os
 import secrets
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.faults import Faults
-from rehearsal.clouds.core.machines import reserved_cpu_millis
-from rehearsal.clouds.core.node_group import DesiredNodes, NoCapacity, NodeRecord, NodeSettings
-from rehearsal.clouds.core.node_object import NodeDetails, node_object
-from rehearsal.clouds.core.taints import Taint, changed_taints, kubernetes_taints
-from rehearsal.clouds.gcp.gke import driver_delay
-from rehearsal.clouds.gcp.gke.defaults import provisioning_model, region_of
-from rehearsal.clouds.gcp.gke.pod_addresses import PodRange
-from rehearsal.clouds.gcp.gke.provisioning import is_queued
-from rehearsal.clouds.gcp.gke.upgrades import is_blue_green
-from rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
-from rehearsal.clouds.gcp.org_policies import machine_violation
-from rehearsal.clouds.gcp.state import NodePoolRecord
-from rehearsal.cluster.silicon.models import model
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.faults import Faults
+from slicewright.rehearsal.clouds.core.machines import reserved_cpu_millis
+from slicewright.rehearsal.clouds.core.node_group import (
+    DesiredNodes,
+    NoCapacity,
+    NodeRecord,
+    NodeSettings,
+)
+from slicewright.rehearsal.clouds.core.node_object import NodeDetails, node_object
+from slicewright.rehearsal.clouds.core.taints import Taint, changed_taints, kubernetes_taints
+from slicewright.rehearsal.clouds.gcp.gke import driver_delay
+from slicewright.rehearsal.clouds.gcp.gke.defaults import provisioning_model, region_of
+from slicewright.rehearsal.clouds.gcp.gke.pod_addresses import PodRange
+from slicewright.rehearsal.clouds.gcp.gke.provisioning import is_queued
+from slicewright.rehearsal.clouds.gcp.gke.upgrades import is_blue_green
+from slicewright.rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
+from slicewright.rehearsal.clouds.gcp.org_policies import machine_violation
+from slicewright.rehearsal.clouds.gcp.state import NodePoolRecord
+from slicewright.rehearsal.cluster.silicon.models import model
 
 _QUEUED = "cloud.google.com/gke-queued"
 _RUN_TIME = "cloud.google.com/gke-max-run-duration-seconds"

@@ -7,11 +7,11 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.errors import google_error, running_operation
-from rehearsal.clouds.gcp.state import OPERATIONS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods, now
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.errors import google_error, running_operation
+from slicewright.rehearsal.clouds.gcp.state import OPERATIONS
 
 API = "https://container.googleapis.com/v1"
 log = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.provisioning import is_queued
-from rehearsal.clouds.gcp.gke.upgrades import is_blue_green
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.provisioning import is_queued
+from slicewright.rehearsal.clouds.gcp.gke.upgrades import is_blue_green
 
 _FLEX_START = ("a3-ultragpu-", "a4-", "h4d-")
 _NEVER = ("n1-", "e2-")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.node_group import NoCapacity
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.gcp.gke.networks import network_of
-from rehearsal.clouds.gcp.gke.records import find_cluster
-from rehearsal.clouds.gcp.state import NODE_POOLS, SUBNETWORKS, NodePoolRecord
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.node_group import NoCapacity
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.gcp.gke.networks import network_of
+from slicewright.rehearsal.clouds.gcp.gke.records import find_cluster
+from slicewright.rehearsal.clouds.gcp.state import NODE_POOLS, SUBNETWORKS, NodePoolRecord
 
 
 class PodRange:

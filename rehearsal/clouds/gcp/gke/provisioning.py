@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 
-from kubeapi import JsonObject
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.affinity import NONE, kind_of
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.affinity import NONE, kind_of
 
 _DURATION = re.compile(r"([0-9]+)s")
 _DAY_S = 86400

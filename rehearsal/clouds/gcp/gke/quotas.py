@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.account import account_of
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.affinity import ANY_OR_FAIL, BY_NAME, kind_of
-from rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
-from rehearsal.clouds.gcp.gke.nodes import counts_of
-from rehearsal.clouds.gcp.machines import machines
-from rehearsal.clouds.gcp.models import document
-from rehearsal.clouds.gcp.state import NETWORKS, NODE_POOLS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.account import account_of
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.affinity import ANY_OR_FAIL, BY_NAME, kind_of
+from slicewright.rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
+from slicewright.rehearsal.clouds.gcp.gke.nodes import counts_of
+from slicewright.rehearsal.clouds.gcp.machines import machines
+from slicewright.rehearsal.clouds.gcp.models import document
+from slicewright.rehearsal.clouds.gcp.state import NETWORKS, NODE_POOLS
 
 _GPUS: Mapping[str, str] = {
     "nvidia-tesla-t4": "NVIDIA_T4_GPUS",

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import CLUSTERS, NODE_POOLS, ClusterRecord, NodePoolRecord
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.state import (
+    CLUSTERS,
+    NODE_POOLS,
+    ClusterRecord,
+    NodePoolRecord,
+)
 
 
 def find_cluster(store: Store, name: str) -> ClusterRecord:

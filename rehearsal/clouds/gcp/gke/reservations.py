@@ -16,14 +16,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.errors import not_simulated
-from rehearsal.clouds.gcp.account import Reservation, account_of
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.affinity import ANY, ANY_OR_FAIL, BY_NAME, kind_of
-from rehearsal.clouds.gcp.gke.nodes import counts_of
-from rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context
+from slicewright.rehearsal.clouds.core.errors import not_simulated
+from slicewright.rehearsal.clouds.gcp.account import Reservation, account_of
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.affinity import ANY, ANY_OR_FAIL, BY_NAME, kind_of
+from slicewright.rehearsal.clouds.gcp.gke.nodes import counts_of
+from slicewright.rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
 
 _PATH = re.compile(
     r"(?:projects/(?P<project>[^/]+)/reservations/)?(?P<name>[^/]+)"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.fault_file import NodeEvent
-from rehearsal.clouds.gcp.gke.autoscaler import Autoscaler
-from rehearsal.clouds.gcp.gke.clusters import Clusters
-from rehearsal.clouds.gcp.gke.node_pools import NodePools
-from rehearsal.clouds.gcp.gke.operations import Operations
-from rehearsal.clouds.gcp.state import CLUSTERS, NODE_POOLS
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.context import Context, Methods
+from slicewright.rehearsal.clouds.core.fault_file import NodeEvent
+from slicewright.rehearsal.clouds.gcp.gke.autoscaler import Autoscaler
+from slicewright.rehearsal.clouds.gcp.gke.clusters import Clusters
+from slicewright.rehearsal.clouds.gcp.gke.node_pools import NodePools
+from slicewright.rehearsal.clouds.gcp.gke.operations import Operations
+from slicewright.rehearsal.clouds.gcp.state import CLUSTERS, NODE_POOLS
 
 
 class Gke:

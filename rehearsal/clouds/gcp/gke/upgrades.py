@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from kubeapi import JsonObject
-from rehearsal.clouds.gcp.errors import google_error
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.gcp.errors import google_error
 
 _DURATION = re.compile(r"([0-9]+)s")
 _LONGEST_SOAK_S = 7 * 86400

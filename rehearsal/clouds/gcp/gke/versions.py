@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.defaults import VERSION
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.gke.defaults import VERSION
 
 _FORM = re.compile(r"1\.(\d+)(?:\.(\d+)(?:-gke\.(\d+))?)?")
 _MINORS = range(34, 38)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rehearsal.clouds.gcp.models import DOCUMENTS
+from slicewright.rehearsal.clouds.gcp.models import DOCUMENTS
 
 # A version in a path, as in v1, v1beta1, beta.
 _VERSION = re.compile(r"v\d+((alpha|beta|p\d+beta)\d*)?|alpha|beta")

@@ -8,9 +8,9 @@ GoogleCloudPlatform/k8s-config-connector.
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.errors import GoogleError, status_of
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.errors import GoogleError, status_of
 
 # The names of google.rpc.Code.
 _CODES = frozenset(

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.models import document
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.models import document
 
 Mask = Mapping[str, "Mask"]
 """Name of a field -> what of it; an empty mask = all. `*` stands for every name."""

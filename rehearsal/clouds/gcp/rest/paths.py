@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
-from rehearsal.clouds.gcp.models import document
+from slicewright.rehearsal.clouds.gcp.models import document
 
 _VARIABLE = re.compile(r"\{(\+?)([^}]+)\}")
 _GROUP = re.compile(r"(?<!\\)\((?!\?)")

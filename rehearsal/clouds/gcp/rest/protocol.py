@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError, not_simulated
-from rehearsal.clouds.core.http_messages import Call, Request, Response
-from rehearsal.clouds.gcp.answers import answer_errors
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.models import find_method
-from rehearsal.clouds.gcp.rest import endpoints, partial, paths, query
-from rehearsal.clouds.gcp.rest.error_format import error_body
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError, not_simulated
+from slicewright.rehearsal.clouds.core.http_messages import Call, Request, Response
+from slicewright.rehearsal.clouds.gcp.answers import answer_errors
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.models import find_method
+from slicewright.rehearsal.clouds.gcp.rest import endpoints, partial, paths, query
+from slicewright.rehearsal.clouds.gcp.rest.error_format import error_body
 
 log = logging.getLogger(__name__)
 _JSON = "application/json; charset=UTF-8"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.errors import google_error
 
 _STANDARD = frozenset(
     {

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 _ANYWHERE: Final = ("", "0.0.0.0", "[::]", "127.0.0.1", "localhost")  # noqa: S104 - to replace it
 
@@ -90,7 +90,8 @@ def command_line(
     if path is None:
         raise Unsupported(
             f"image {repository}: this environment was made without its program; obtain it with "
-            "`python -m rehearsal.host.toolchain --with all` and create the environment again"
+            "`python -m slicewright.rehearsal.host.toolchain --with all` and create the "
+            "environment again"
         )
     found = [_placed(arg, known, address) for arg in args]
     given = {_flag(arg) for arg in args}

@@ -13,18 +13,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from kubeapi.client import ApiError, JsonObject, Unreachable
-from rehearsal.cluster.kubelet.containers import probes
-from rehearsal.cluster.kubelet.containers.backoff import PullPauses, RestartBackoff, go_duration
-from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
-from rehearsal.cluster.kubelet.containers.pulling import ImagePull, Images
-from rehearsal.cluster.kubelet.containers.state import (
+from slicewright.kubeapi.client import ApiError, JsonObject, Unreachable
+from slicewright.rehearsal.cluster.kubelet.containers import probes
+from slicewright.rehearsal.cluster.kubelet.containers.backoff import (
+    PullPauses,
+    RestartBackoff,
+    go_duration,
+)
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import (
+    MissingReference,
+    Unsupported,
+)
+from slicewright.rehearsal.cluster.kubelet.containers.pulling import ImagePull, Images
+from slicewright.rehearsal.cluster.kubelet.containers.state import (
     LOST_EXIT_CODE,
     LOST_REASON,
     ContainerState,
     Terminated,
 )
-from rehearsal.cluster.kubelet.timestamps import timestamp
+from slicewright.rehearsal.cluster.kubelet.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
 _RETRY_S = (1.0, 2.0, 5.0, 10.0)

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 Lookup = Callable[[str, str], Mapping[str, str] | None]
 """("configmaps" | "secrets", name) -> the object's data as text; None if there is none."""

@@ -8,11 +8,11 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rehearsal.cluster.kubelet.containers import cluster_programs, stand_ins
-from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
-from rehearsal.cluster.kubelet.nodes import driver_requests
-from rehearsal.cluster.node import driver_kernel
-from rehearsal.host.toolchain import Toolchain, triton
+from slicewright.rehearsal.cluster.kubelet.containers import cluster_programs, stand_ins
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
+from slicewright.rehearsal.cluster.kubelet.nodes import driver_requests
+from slicewright.rehearsal.cluster.node import driver_kernel
+from slicewright.rehearsal.host.toolchain import Toolchain, triton
 
 _SLEEPER = (
     'echo "simulated: $0 does nothing here; $1"; trap "exit 0" TERM INT; sleep infinity & wait '
@@ -183,7 +183,7 @@ def _cluster_program(container: _Container) -> Program | None:
         return _own(container.toolchain.gke_device_plugin)
     match container.repository:
         case "quay.io/jetstack/cert-manager-controller":
-            return _module("rehearsal.cluster.cert_manager")
+            return _module("slicewright.rehearsal.cluster.cert_manager")
         case "registry.k8s.io/pause":
             return _sleeper(container.name, "it does nothing anywhere")
         case "cos-nvidia-installer" | "gke-nvidia-installer":
@@ -198,7 +198,7 @@ def _operator_program(container: _Container) -> Program | None:
     shims = (container.shims,)
     match container.name:
         case "gpu-operator" if container.program in ("", "gpu-operator"):
-            return _module("rehearsal.cluster.gpu_operator")
+            return _module("slicewright.rehearsal.cluster.gpu_operator")
         case "gpu-operator":
             argv = _in_place(container.command_line(""))
             return _with_modules(Program(argv=argv, path=shims))
@@ -224,7 +224,7 @@ def _dcgm(container: _Container) -> Program:
     if container.name == "dcgm":
         return _sleeper(container.name, "its engine needs real GPUs")
     if container.toolchain.prometheus is not None:
-        return _module("rehearsal.cluster.dcgm_exporter")
+        return _module("slicewright.rehearsal.cluster.dcgm_exporter")
     return _sleeper(container.name, "its engine needs real GPUs, and nothing here would ask it")
 
 
@@ -284,7 +284,7 @@ def _feature_discovery(called: str, args: tuple[str, ...], toolchain: Toolchain)
     path, part = known[called]
     if path is not None:
         return _own(path, args)
-    stand_in = _module(f"rehearsal.cluster.feature_discovery.{part}")
+    stand_in = _module(f"slicewright.rehearsal.cluster.feature_discovery.{part}")
     return replace(stand_in, argv=(*stand_in.argv, *args))
 
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 
 _USER_AGENT = "kube-probe/1.36"
 Run = Callable[[Sequence[str]], Awaitable[int]]

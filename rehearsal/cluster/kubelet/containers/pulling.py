@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.containers.backoff import PullPauses
-from rehearsal.cluster.kubelet.containers.state import ContainerState
-from rehearsal.cluster.kubelet.images.store import PULL, NotPulled
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.containers.backoff import PullPauses
+from slicewright.rehearsal.cluster.kubelet.containers.state import ContainerState
+from slicewright.rehearsal.cluster.kubelet.images.store import PULL, NotPulled
 
 BACK_OFF: Final = "ImagePullBackOff"
 _NEXT_LOOK_S: Final = 1.0

@@ -10,24 +10,27 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rehearsal.cluster.kubelet.nodes import driver_requests
-from rehearsal.cluster.node import driver_kernel
+import slicewright
+from slicewright.rehearsal.cluster.kubelet.nodes import driver_requests
+from slicewright.rehearsal.cluster.node import driver_kernel
 
-SOURCE = Path(__file__).resolve().parents[4]
+SOURCE = Path(slicewright.__file__).resolve().parents[1]
 """The source tree, from which this interpreter imports the modules."""
-PACKAGES = tuple(sorted(found.parent for found in SOURCE.glob("*/__init__.py")))
+PACKAGES = tuple(
+    sorted({SOURCE / "slicewright", *(p.resolve() for p in SOURCE.glob("slicewright/*/"))})
+)
 """What containers are given of it: not the whole tree, where the environments of users lie, too, in
 directories that are closed to the users of containers.
 """
-MPS_CONTROL = SOURCE / "rehearsal" / "cluster" / "node" / "mps_control.py"
+MPS_CONTROL = Path(__file__).resolve().parents[2] / "node" / "mps_control.py"
 """`nvidia-cuda-mps-control`, a program of the standard library only."""
 
 _MODULES = {
-    "driver-manager": "rehearsal.cluster.gpu_operator.driver_manager",
-    "manage-crds": "rehearsal.cluster.gpu_operator.manage_crds",
-    "nvidia-toolkit": "rehearsal.cluster.gpu_operator.toolkit",
-    "nvidia-validator": "rehearsal.cluster.gpu_operator.validator",
-    "vectorAdd": "rehearsal.cluster.gpu_operator.cuda_workload",
+    "driver-manager": "slicewright.rehearsal.cluster.gpu_operator.driver_manager",
+    "manage-crds": "slicewright.rehearsal.cluster.gpu_operator.manage_crds",
+    "nvidia-toolkit": "slicewright.rehearsal.cluster.gpu_operator.toolkit",
+    "nvidia-validator": "slicewright.rehearsal.cluster.gpu_operator.validator",
+    "vectorAdd": "slicewright.rehearsal.cluster.gpu_operator.cuda_workload",
 }
 _SIMULATED = {
     driver_requests.PROGRAM: driver_requests.SCRIPT,
@@ -39,12 +42,12 @@ _SIMULATED = {
     "nvidia-cuda-mps-control": f'exec {os.path.realpath(sys.executable)} -I -S {MPS_CONTROL} "$@"',
 }
 
-MODEL_SERVER = "rehearsal.cluster.model_server"
+MODEL_SERVER = "slicewright.rehearsal.cluster.model_server"
 """The stand-in for vLLM."""
 TRITON = "SLICEWRIGHT_REHEARSAL_TRITON"
 """The variable with the path of the real tritonserver, where the rehearsal has it."""
-_TRITON_SERVER = "rehearsal.cluster.model_server.triton"
-_NVIDIA_SMI = "rehearsal.cluster.node.nvidia_smi"
+_TRITON_SERVER = "slicewright.rehearsal.cluster.model_server.triton"
+_NVIDIA_SMI = "slicewright.rehearsal.cluster.node.nvidia_smi"
 _WORKLOADS = {
     "nvidia-smi": f'exec {sys.executable} -m {_NVIDIA_SMI} "$@"',
     "vllm": f'exec {sys.executable} -m {MODEL_SERVER} "$@"',

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.timestamps import timestamp
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.timestamps import timestamp
 
 LOST_EXIT_CODE, LOST_REASON = 255, "Unknown"
 """Of a container that ran when its node went down. Source: unknownExitCode, unknownExitReason in

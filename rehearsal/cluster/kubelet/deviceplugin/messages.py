@@ -5,7 +5,7 @@ Field names and numbers: k8s.io/kubelet v0.36.2, pkg/apis/deviceplugin/v1beta1/a
 
 from __future__ import annotations
 
-from rehearsal.cluster.kubelet.message_tables import Table, classes
+from slicewright.rehearsal.cluster.kubelet.message_tables import Table, classes
 
 VERSION = "v1beta1"
 REGISTRATION = "v1beta1.Registration"

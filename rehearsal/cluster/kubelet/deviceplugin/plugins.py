@@ -12,10 +12,13 @@ from typing import Any
 
 import grpc
 
-from rehearsal.cluster.kubelet.deviceplugin import messages
-from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable, failure
-from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList, SimulatedPlugin
-from rehearsal.cluster.kubelet.grpc_socket import GrpcSocket
+from slicewright.rehearsal.cluster.kubelet.deviceplugin import messages
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable, failure
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import (
+    DeviceList,
+    SimulatedPlugin,
+)
+from slicewright.rehearsal.cluster.kubelet.grpc_socket import GrpcSocket
 
 KUBELET_SOCKET = "kubelet.sock"
 STOPPED_TTL_S = 5.0

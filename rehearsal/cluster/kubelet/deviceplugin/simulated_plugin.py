@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rehearsal.cluster.kubelet.deviceplugin import messages
-from rehearsal.cluster.node.bottlerocket import DEVICES
+from slicewright.rehearsal.cluster.kubelet.deviceplugin import messages
+from slicewright.rehearsal.cluster.node.bottlerocket import DEVICES
 
 DeviceList = Literal["envvar", "cdi", "volume-mounts"]
 """How the plugin tells the container runtime the devices: its DEVICE_LIST_STRATEGY."""

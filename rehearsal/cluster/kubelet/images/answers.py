@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from rehearsal.cluster.kubelet.images.references import Reference
+from slicewright.rehearsal.cluster.kubelet.images.references import Reference
 
 Answer = Literal[
     "unauthorized",

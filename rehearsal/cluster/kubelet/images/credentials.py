@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.images.references import Reference
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.images.references import Reference
 
 _KEYS: Final = {
     "kubernetes.io/dockerconfigjson": ".dockerconfigjson",

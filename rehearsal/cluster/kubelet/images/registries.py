@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from rehearsal.cluster.kubelet.images.answers import Answer
-from rehearsal.cluster.kubelet.images.references import Reference
+from slicewright.rehearsal.cluster.kubelet.images.answers import Answer
+from slicewright.rehearsal.cluster.kubelet.images.references import Reference
 
 _log = logging.getLogger(__name__)
 FAULTS: Final = "faults.json"

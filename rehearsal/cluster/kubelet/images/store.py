@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.images import references
-from rehearsal.cluster.kubelet.images.answers import pull_error
-from rehearsal.cluster.kubelet.images.credentials import logins
-from rehearsal.cluster.kubelet.images.references import Reference
-from rehearsal.cluster.kubelet.images.registries import Puller, Registries, refused
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.images import references
+from slicewright.rehearsal.cluster.kubelet.images.answers import pull_error
+from slicewright.rehearsal.cluster.kubelet.images.credentials import logins
+from slicewright.rehearsal.cluster.kubelet.images.references import Reference
+from slicewright.rehearsal.cluster.kubelet.images.registries import Puller, Registries, refused
 
 PULL, NEVER, INVALID = "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"
 """Reasons of a waiting container."""

@@ -19,9 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from rehearsal.cluster.kubelet.logs import files as logfiles
-from rehearsal.cluster.kubelet.remote_command import session, websocket
-from rehearsal.cluster.node import launcher
+from slicewright.rehearsal.cluster.kubelet.logs import files as logfiles
+from slicewright.rehearsal.cluster.kubelet.remote_command import session, websocket
+from slicewright.rehearsal.cluster.node import launcher
 
 ALLOWED_CLIENT = "kube-apiserver-kubelet-client"
 SIMULATED = b"this pod is simulated by kwok: it has no process and no log\n"

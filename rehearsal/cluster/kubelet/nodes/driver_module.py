@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
-from rehearsal.cluster.node import driver_kernel
+from slicewright.rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
+from slicewright.rehearsal.cluster.node import driver_kernel
 
 
 class Refused(Exception):

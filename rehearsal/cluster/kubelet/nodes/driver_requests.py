@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
+from slicewright.rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
 
 PIPE = "run/driver-installer"
 PROGRAM = "google-driver-installer"

@@ -11,10 +11,10 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kubeapi import JsonObject
-from rehearsal.cluster.node.machine import ANNOTATION
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.node_silicon import Injection, NodeSilicon
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.node.machine import ANNOTATION
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.node_silicon import Injection, NodeSilicon
 
 _CREATE_GPU_INSTANCE = "nvmlDeviceCreateGpuInstance"
 _LONGER_THAN_ANY_HOLD_MS = 3_600_000 * 24

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.cluster.node.machine import ANNOTATION
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon, Process
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.node.machine import ANNOTATION
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon, Process
 
 KUBELET: Final = "kubelet.service"
 _PID: Final = 77

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 LIMIT_S: Final = 60.0
 """The others do not wait longer than that for a node that does not become Ready."""

@@ -11,9 +11,9 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.nodes.node import SimulatedNode
-from rehearsal.cluster.silicon import state as silicon
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.nodes.node import SimulatedNode
+from slicewright.rehearsal.cluster.silicon import state as silicon
 
 _log = logging.getLogger(__name__)
 _STATE = "nvidia.com/mig.config.state"

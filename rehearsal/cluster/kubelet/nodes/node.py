@@ -12,30 +12,34 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from apis.names import POOL_LABEL
-from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
-from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
-from rehearsal.cluster.kubelet.deviceplugin.plugins import (
+from slicewright.apis.names import POOL_LABEL
+from slicewright.kubeapi.client import ApiError, JsonObject, Unreachable, path_of
+from slicewright.rehearsal.cluster.kubelet.api import Api
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.plugins import (
     Allocation,
     AllocationFailed,
     DevicePlugins,
 )
-from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList
-from rehearsal.cluster.kubelet.images.registries import Puller, Registries
-from rehearsal.cluster.kubelet.images.store import ImageStore
-from rehearsal.cluster.kubelet.nodes import driver_module, driver_requests, host_services
-from rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
-from rehearsal.cluster.kubelet.nodes.reboots import RebootListener
-from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
-from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, wrong_layout_of
-from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
-from rehearsal.cluster.node import bottlerocket, root
-from rehearsal.cluster.node import machine as machines
-from rehearsal.cluster.node.fake_dbus import SystemBus
-from rehearsal.cluster.node.machine import BadMachine, Machine
-from rehearsal.cluster.silicon import state as silicon
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList
+from slicewright.rehearsal.cluster.kubelet.images.registries import Puller, Registries
+from slicewright.rehearsal.cluster.kubelet.images.store import ImageStore
+from slicewright.rehearsal.cluster.kubelet.nodes import (
+    driver_module,
+    driver_requests,
+    host_services,
+)
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
+from slicewright.rehearsal.cluster.kubelet.nodes.reboots import RebootListener
+from slicewright.rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
+from slicewright.rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, wrong_layout_of
+from slicewright.rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
+from slicewright.rehearsal.cluster.node import bottlerocket, root
+from slicewright.rehearsal.cluster.node import machine as machines
+from slicewright.rehearsal.cluster.node.fake_dbus import SystemBus
+from slicewright.rehearsal.cluster.node.machine import BadMachine, Machine
+from slicewright.rehearsal.cluster.silicon import state as silicon
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 FAKE = "kwok.x-k8s.io/node"
 SHARED_ADDRESS = "rehearsal.slicewright.io/shared-address"

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
+from slicewright.rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
 
 PIPE = "run/initctl"
 _CHROOT = """\

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.cluster.node.machine import ANNOTATION
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.node.machine import ANNOTATION
 
 
 @dataclass(frozen=True, kw_only=True)

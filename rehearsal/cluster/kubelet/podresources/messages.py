@@ -6,7 +6,7 @@ processors, memory and DRA.
 
 from __future__ import annotations
 
-from rehearsal.cluster.kubelet.message_tables import Table, classes
+from slicewright.rehearsal.cluster.kubelet.message_tables import Table, classes
 
 LISTER = "v1.PodResourcesLister"
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
-from rehearsal.cluster.kubelet.grpc_socket import GrpcSocket
-from rehearsal.cluster.kubelet.podresources import messages
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
+from slicewright.rehearsal.cluster.kubelet.grpc_socket import GrpcSocket
+from slicewright.rehearsal.cluster.kubelet.podresources import messages
 
 SOCKET = "kubelet.sock"
 

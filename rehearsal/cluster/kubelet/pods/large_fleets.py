@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 Starts = Literal["own", "forked", "by size"]
 VARIABLE: Final = "SLICEWRIGHT_REHEARSAL_NODE_PROGRAMS"

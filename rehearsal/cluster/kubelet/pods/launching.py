@@ -10,32 +10,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.containers import images
-from rehearsal.cluster.kubelet.containers.container import NotCreated
-from rehearsal.cluster.kubelet.containers.environment_variables import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.containers import images
+from slicewright.rehearsal.cluster.kubelet.containers.container import NotCreated
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import (
     MissingReference,
     Unsupported,
     command_line,
     text_data,
     variables,
 )
-from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
-from rehearsal.cluster.kubelet.logs import files as logfiles
-from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, partitioner_environment
-from rehearsal.cluster.kubelet.pods.large_fleets import of_daemon_set
-from rehearsal.cluster.kubelet.pods.sources import Sources
-from rehearsal.cluster.kubelet.pods.volumes import PodVolumes
-from rehearsal.cluster.kubelet.services.names import HostsFiles
-from rehearsal.cluster.node import container_runtime, launcher
-from rehearsal.cluster.node.bottlerocket import DEVICES
-from rehearsal.cluster.node.container_runtime import Container
-from rehearsal.cluster.node.containerd import Containerd
-from rehearsal.cluster.node.forks import ForkedProgram, Forks
-from rehearsal.cluster.node.machine import Machine
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.cluster.silicon import state
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
+from slicewright.rehearsal.cluster.kubelet.logs import files as logfiles
+from slicewright.rehearsal.cluster.kubelet.nodes.wrong_layout import (
+    WrongLayout,
+    partitioner_environment,
+)
+from slicewright.rehearsal.cluster.kubelet.pods.large_fleets import of_daemon_set
+from slicewright.rehearsal.cluster.kubelet.pods.sources import Sources
+from slicewright.rehearsal.cluster.kubelet.pods.volumes import PodVolumes
+from slicewright.rehearsal.cluster.kubelet.services.names import HostsFiles
+from slicewright.rehearsal.cluster.node import container_runtime, launcher
+from slicewright.rehearsal.cluster.node.bottlerocket import DEVICES
+from slicewright.rehearsal.cluster.node.container_runtime import Container
+from slicewright.rehearsal.cluster.node.containerd import Containerd
+from slicewright.rehearsal.cluster.node.forks import ForkedProgram, Forks
+from slicewright.rehearsal.cluster.node.machine import Machine
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 POD_ADDRESS = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"

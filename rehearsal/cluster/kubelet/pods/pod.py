@@ -9,27 +9,34 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
-from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.containers import cluster_programs, images
-from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, PullPauses, RestartBackoff
-from rehearsal.cluster.kubelet.containers.container import Container, NotCreated
-from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
-from rehearsal.cluster.kubelet.containers.state import ContainerState
-from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, AllocationFailed
-from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked
-from rehearsal.cluster.kubelet.pods import volumes
-from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
-from rehearsal.cluster.kubelet.pods.launching import (
+from slicewright.kubeapi.client import ApiError, JsonObject, Unreachable, path_of
+from slicewright.rehearsal.cluster.kubelet.api import Api
+from slicewright.rehearsal.cluster.kubelet.containers import cluster_programs, images
+from slicewright.rehearsal.cluster.kubelet.containers.backoff import (
+    LONGEST_S,
+    PullPauses,
+    RestartBackoff,
+)
+from slicewright.rehearsal.cluster.kubelet.containers.container import Container, NotCreated
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import (
+    MissingReference,
+    Unsupported,
+)
+from slicewright.rehearsal.cluster.kubelet.containers.state import ContainerState
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, AllocationFailed
+from slicewright.rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked
+from slicewright.rehearsal.cluster.kubelet.pods import volumes
+from slicewright.rehearsal.cluster.kubelet.pods.addresses import AddressBlock
+from slicewright.rehearsal.cluster.kubelet.pods.launching import (
     Devices,
     Launching,
     Start,
     Started,
     processes_of,
 )
-from rehearsal.cluster.kubelet.pods.sources import Sources
-from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
-from rehearsal.cluster.kubelet.timestamps import timestamp
+from slicewright.rehearsal.cluster.kubelet.pods.sources import Sources
+from slicewright.rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
+from slicewright.rehearsal.cluster.kubelet.timestamps import timestamp
 
 HOST_IP = "127.0.0.1"
 _log = logging.getLogger(__name__)

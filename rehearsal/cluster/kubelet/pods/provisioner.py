@@ -14,9 +14,9 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Final
 
-from kubeapi.client import ApiError, JsonObject, Unreachable
-from kubeapi.watch import Event
-from rehearsal.cluster.kubelet.api import Api
+from slicewright.kubeapi.client import ApiError, JsonObject, Unreachable
+from slicewright.kubeapi.watch import Event
+from slicewright.rehearsal.cluster.kubelet.api import Api
 
 _log = logging.getLogger(__name__)
 NAME: Final = "directories.rehearsal.slicewright.io"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.containers.environment_variables import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import (
     MissingReference,
     Unsupported,
 )

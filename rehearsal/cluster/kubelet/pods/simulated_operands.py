@@ -11,15 +11,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
-from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import device_list
-from rehearsal.cluster.kubelet.nodes import reboots
-from rehearsal.cluster.kubelet.nodes.node import SimulatedNode
-from rehearsal.cluster.kubelet.pods.sources import ApiSources
-from rehearsal.cluster.node.operands import clients, mig_parted, node_features, sharing
-from rehearsal.cluster.node.operands.clients import FEATURE_DISCOVERY, PLUGIN, Clients
-from rehearsal.cluster.node.operands.mig_manager import (
+from slicewright.kubeapi.client import ApiError, JsonObject, Unreachable, path_of
+from slicewright.rehearsal.cluster.kubelet.api import Api
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import device_list
+from slicewright.rehearsal.cluster.kubelet.nodes import reboots
+from slicewright.rehearsal.cluster.kubelet.nodes.node import SimulatedNode
+from slicewright.rehearsal.cluster.kubelet.pods.sources import ApiSources
+from slicewright.rehearsal.cluster.node.operands import clients, mig_parted, node_features, sharing
+from slicewright.rehearsal.cluster.node.operands.clients import FEATURE_DISCOVERY, PLUGIN, Clients
+from slicewright.rehearsal.cluster.node.operands.mig_manager import (
     ClientsGone,
     Label,
     MigManager,
@@ -28,9 +28,9 @@ from rehearsal.cluster.node.operands.mig_manager import (
     Reboot,
     Step,
 )
-from rehearsal.cluster.node.operands.sharing import NotSimulated
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+from slicewright.rehearsal.cluster.node.operands.sharing import NotSimulated
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _MIG_MANAGER: Final = "mig-manager"
 _NODE_FEATURES: Final = "nfd-worker"

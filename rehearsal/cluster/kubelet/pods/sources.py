@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Protocol
 
-from kubeapi.client import ApiError, Client, JsonObject, path_of
+from slicewright.kubeapi.client import ApiError, Client, JsonObject, path_of
 
 _KEEP_S = 5.0
 """How long an object is cached: pods of one node mount the same ones at once."""

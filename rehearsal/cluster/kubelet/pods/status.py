@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.containers.state import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.containers.state import (
     LOST_EXIT_CODE,
     LOST_REASON,
     ContainerState,
     Terminated,
 )
-from rehearsal.cluster.kubelet.timestamps import timestamp
+from slicewright.rehearsal.cluster.kubelet.timestamps import timestamp
 
 
 @dataclass(frozen=True, kw_only=True)

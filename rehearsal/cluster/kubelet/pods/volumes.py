@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.containers.environment_variables import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import (
     MissingReference,
     Unsupported,
     field_value,
 )
-from rehearsal.cluster.kubelet.pods import shares
-from rehearsal.cluster.kubelet.pods.sources import Sources
-from rehearsal.cluster.node import privileges
+from slicewright.rehearsal.cluster.kubelet.pods import shares
+from slicewright.rehearsal.cluster.kubelet.pods.sources import Sources
+from slicewright.rehearsal.cluster.node import privileges
 
 _DEFAULT_MODE = 0o644
 

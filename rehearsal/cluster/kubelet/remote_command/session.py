@@ -18,7 +18,7 @@ from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import Final
 
-from rehearsal.cluster.kubelet.remote_command import websocket
+from slicewright.rehearsal.cluster.kubelet.remote_command import websocket
 
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDOUT, _STATUS = b"\x01", b"\x03"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 Key = tuple[str, str]
 """Namespace and name of a Service."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from kubeapi.client import path_of
-from kubeapi.watch import Event
-from rehearsal.cluster.control_plane import egress
-from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.services import aggregation, routing, tunnels
-from rehearsal.cluster.kubelet.services.names import HostsFiles
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS, Addresses, ServiceProxy
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.kubeapi.client import path_of
+from slicewright.kubeapi.watch import Event
+from slicewright.rehearsal.cluster.control_plane import egress
+from slicewright.rehearsal.cluster.kubelet.api import Api
+from slicewright.rehearsal.cluster.kubelet.services import aggregation, routing, tunnels
+from slicewright.rehearsal.cluster.kubelet.services.names import HostsFiles
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS, Addresses, ServiceProxy
 
 _log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.5

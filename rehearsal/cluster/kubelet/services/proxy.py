@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from rehearsal.cluster.kubelet.services import routing
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.rehearsal.cluster.kubelet.services import routing
 
 ADDRESS: Final = "rehearsal.slicewright.io/address"
 _RETRY_S: Final = 1.0

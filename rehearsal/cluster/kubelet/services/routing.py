@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 Backend = tuple[str, int]
 """Address and port of a pod."""

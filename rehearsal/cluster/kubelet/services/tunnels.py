@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rehearsal.cluster.kubelet.services.proxy import Stream, both_ways
-from rehearsal.cluster.kubelet.services.routing import Backend
+from slicewright.rehearsal.cluster.kubelet.services.proxy import Stream, both_ways
+from slicewright.rehearsal.cluster.kubelet.services.routing import Backend
 
 _LONGEST_HEAD: Final = 8192
 Leads = Callable[[str, int], tuple[Backend, ...] | None]

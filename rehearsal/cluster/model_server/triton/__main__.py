@@ -1,4 +1,5 @@
-"""`python -m rehearsal.cluster.model_server.triton ARGUMENTS…`: becomes NVIDIA's tritonserver.
+"""`python -m slicewright.rehearsal.cluster.model_server.triton ARGUMENTS…`: becomes NVIDIA's
+tritonserver.
 
 It serves at the pod's own address, because all pods share this machine's network; its Python
 backend gets an interpreter with numpy 1 and this source tree; its models are told which share of a
@@ -14,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from node_agent.nvml.observed import Observation
-from node_agent.nvml.probe import probe
-from rehearsal.cluster.model_server import devices, turns
-from rehearsal.cluster.model_server.devices import Device, NoDevice
-from rehearsal.cluster.model_server.triton import classifier
-from rehearsal.host.toolchain import triton
+from slicewright.node_agent.nvml.observed import Observation
+from slicewright.node_agent.nvml.probe import probe
+from slicewright.rehearsal.cluster.model_server import devices, turns
+from slicewright.rehearsal.cluster.model_server.devices import Device, NoDevice
+from slicewright.rehearsal.cluster.model_server.triton import classifier
+from slicewright.rehearsal.host.toolchain import triton
 
 PROGRAM: Final = "SLICEWRIGHT_REHEARSAL_TRITON"
 """Path of tritonserver."""

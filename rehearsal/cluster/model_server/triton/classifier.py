@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rehearsal.cluster.model_server.triton.gpu_time import GpuTime
+from slicewright.rehearsal.cluster.model_server.triton.gpu_time import GpuTime
 
 SHARE: Final = "SLICEWRIGHT_REHEARSAL_GPU_SHARE"
 """Of a whole GPU's multiprocessors, of the container's device."""

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rehearsal.cluster.model_server.turns import Turns
+from slicewright.rehearsal.cluster.model_server.turns import Turns
 
 _SLICE_S: Final = 0.005
 """How long a process has the device before the next one's turn. The driver's is about 2 ms."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rehearsal.cluster.model_server.triton import classifier
+from slicewright.rehearsal.cluster.model_server.triton import classifier
 
 DEFAULT_MODEL: Final = "densenet_onnx"
 """Of Triton's own examples, and of the published walkthrough."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rehearsal.cluster.node.operands import device_plugin, feature_discovery
-from rehearsal.cluster.node.operands.device_plugin import Refused
-from rehearsal.cluster.node.operands.sharing import Sharing
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+from slicewright.rehearsal.cluster.node.operands import device_plugin, feature_discovery
+from slicewright.rehearsal.cluster.node.operands.device_plugin import Refused
+from slicewright.rehearsal.cluster.node.operands.sharing import Sharing
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 PLUGIN: Final = "device-plugin"
 FEATURE_DISCOVERY: Final = "gpu-feature-discovery"

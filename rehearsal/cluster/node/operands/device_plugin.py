@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from rehearsal.cluster.node.operands.sharing import Sharing
-from rehearsal.cluster.silicon.node_silicon import GpuInstance, NodeSilicon
+from slicewright.rehearsal.cluster.node.operands.sharing import Sharing
+from slicewright.rehearsal.cluster.silicon.node_silicon import GpuInstance, NodeSilicon
 
 GPU: Final = "nvidia.com/gpu"
 

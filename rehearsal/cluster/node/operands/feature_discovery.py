@@ -10,9 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from rehearsal.cluster.node.operands.sharing import Sharing
-from rehearsal.cluster.silicon.models import Model
-from rehearsal.cluster.silicon.node_silicon import ComputeInstance, GpuInstance, NodeSilicon
+from slicewright.rehearsal.cluster.node.operands.sharing import Sharing
+from slicewright.rehearsal.cluster.silicon.models import Model
+from slicewright.rehearsal.cluster.silicon.node_silicon import (
+    ComputeInstance,
+    GpuInstance,
+    NodeSilicon,
+)
 
 _GPU: Final = "nvidia.com/gpu"
 _FAMILIES: Final[Mapping[int, str]] = {7: "turing", 8: "ampere", 9: "hopper", 10: "blackwell"}

@@ -11,9 +11,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rehearsal.cluster.node.operands import mig_parted
-from rehearsal.cluster.node.operands.mig_parted import Layout, NotApplied
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+from slicewright.rehearsal.cluster.node.operands import mig_parted
+from slicewright.rehearsal.cluster.node.operands.mig_parted import Layout, NotApplied
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 CONFIG: Final = "nvidia.com/mig.config"
 STATE: Final = "nvidia.com/mig.config.state"

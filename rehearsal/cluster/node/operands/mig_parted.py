@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from rehearsal.cluster.silicon.node_silicon import Gpu, GpuInstance, NodeSilicon
-from rehearsal.cluster.silicon.placement import NoRoom
-from rehearsal.cluster.silicon.state import partitioned, with_gpu
+from slicewright.rehearsal.cluster.silicon.node_silicon import Gpu, GpuInstance, NodeSilicon
+from slicewright.rehearsal.cluster.silicon.placement import NoRoom
+from slicewright.rehearsal.cluster.silicon.state import partitioned, with_gpu
 
 _VENDOR = 0x10DE
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from kubeapi import ApiError, Client, JsonObject
-from kubeapi.client import path_of
-from rehearsal.cluster.node import os_release
+from slicewright.kubeapi import ApiError, Client, JsonObject
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.cluster.node import os_release
 
 _VERSION: Final = "nfd.k8s-sigs.io/v1alpha1"
 OF_NODE: Final = "nfd.node.kubernetes.io/node-name"

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.charts.cluster_autoscaler.values import VERSION, merged
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.charts.cluster_autoscaler.values import VERSION, merged
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _NAME: Final = "aws-cluster-autoscaler"

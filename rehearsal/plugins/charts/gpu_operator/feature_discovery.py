@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubeapi import JsonObject
+from slicewright.kubeapi import JsonObject
 
 _NFD: Final = "node-feature-discovery"
 _IMAGE: Final = "registry.k8s.io/nfd/node-feature-discovery"

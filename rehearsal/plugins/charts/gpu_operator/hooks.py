@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.charts.gpu_operator.feature_discovery import full_name, image
-from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.charts.gpu_operator.feature_discovery import full_name, image
+from slicewright.rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
 
 _JOB: Final = "gpu-operator-upgrade-crd"
 _ACCOUNT: Final = f"{_JOB}-hook-sa"

@@ -8,10 +8,10 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.cluster.gpu_operator.crds import crds
-from rehearsal.plugins.charts.gpu_operator.feature_discovery import feature_discovery
-from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.cluster.gpu_operator.crds import crds
+from slicewright.rehearsal.plugins.charts.gpu_operator.feature_discovery import feature_discovery
+from slicewright.rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
 
 _OPERATOR: Final = "gpu-operator"
 _CHART_LABELS: Final = {

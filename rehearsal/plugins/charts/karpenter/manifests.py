@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.charts import crd_files
-from rehearsal.plugins.charts.karpenter.values import VERSION, merged
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.charts import crd_files
+from slicewright.rehearsal.plugins.charts.karpenter.values import VERSION, merged
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _NAME: Final = "karpenter"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.charts.chart_values import merged_over, unfit
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.charts.chart_values import merged_over, unfit
 
 VERSION: Final = "2.21.0"
 _RESOURCES: Final[JsonObject] = {

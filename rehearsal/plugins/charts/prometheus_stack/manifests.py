@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.charts import crd_files
-from rehearsal.plugins.charts.prometheus_stack.values import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.charts import crd_files
+from slicewright.rehearsal.plugins.charts.prometheus_stack.values import (
     APP_VERSION,
     PROMETHEUS,
     VERSION,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.fields import Field
-from rehearsal.plugins.bridge.resources import Session
-from rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.fields import Field
+from slicewright.rehearsal.plugins.bridge.resources import Session
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
 
 
 def region_of(session: Session, inputs: Mapping[str, Any]) -> str:

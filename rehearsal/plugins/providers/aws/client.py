@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws import models
-from rehearsal.clouds.core.client import CloudUnreachable
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.variables import values_of
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws import models
+from slicewright.rehearsal.clouds.core.client import CloudUnreachable
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.variables import values_of
 
 _NEEDED = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _MAX_ATTEMPTS = 25

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.plugins.bridge.resources import Resource, Session, State, kept
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import region_of, retag_ec2, seen_tags, tag_map
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.bridge.resources import Resource, Session, State, kept
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import (
+    region_of,
+    retag_ec2,
+    seen_tags,
+    tag_map,
+)
 
 
 class Ec2Resource(Resource):

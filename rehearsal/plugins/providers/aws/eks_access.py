@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubeapi import JsonObject
-from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from slicewright.rehearsal.plugins.bridge.resources import (
     CreateResult,
     Resource,
     Session,
@@ -18,16 +18,16 @@ from rehearsal.plugins.bridge.resources import (
     kept,
     not_simulated,
 )
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import (
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import (
     call,
     or_none,
     region_of,
     retag_eks,
     seen_tags,
 )
-from rehearsal.plugins.providers.aws.retries import retried_while
+from slicewright.rehearsal.plugins.providers.aws.retries import retried_while
 
 _PROPAGATION_S = 10.0
 """As for clusters: officially 2 minutes, for an IAM that takes longer to spread."""

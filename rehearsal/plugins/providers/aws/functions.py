@@ -7,10 +7,10 @@ vpc_subnet_data_source.go.
 
 from __future__ import annotations
 
-from rehearsal.plugins.bridge.resources import Function, Session
-from rehearsal.plugins.engine.plugin import ProviderError
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import call, region_of, tag_map
+from slicewright.rehearsal.plugins.bridge.resources import Function, Session
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import call, region_of, tag_map
 
 
 def _clusters(session: Session, args: Properties) -> Properties:

@@ -9,19 +9,19 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.fields import Field, Fields, from_api, to_api
-from rehearsal.plugins.bridge.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.plugins.bridge.fields import Field, Fields, from_api, to_api
+from slicewright.rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
     Session,
     State,
     not_simulated,
 )
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import (
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import (
     call,
     capital,
     or_none,
@@ -30,7 +30,7 @@ from rehearsal.plugins.providers.aws.calls import (
     tag_list,
     tag_map,
 )
-from rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
+from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 
 _EBS = capital(
     "volumeSize",

@@ -10,9 +10,9 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from slicewright.rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
     Resource,
@@ -23,10 +23,10 @@ from rehearsal.plugins.bridge.resources import (
     members,
     not_simulated,
 )
-from rehearsal.plugins.bridge.waiting import wait_until
-from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import (
+from slicewright.rehearsal.plugins.bridge.waiting import wait_until
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import (
     call,
     or_none,
     region_of,

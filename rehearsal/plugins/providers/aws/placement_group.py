@@ -7,24 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
     Session,
     State,
     not_simulated,
 )
-from rehearsal.plugins.bridge.waiting import wait_until
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import (
-    call,
-    or_none,
-    specified,
-)
-from rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
+from slicewright.rehearsal.plugins.bridge.waiting import wait_until
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import call, or_none, specified
+from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 
 
 class PlacementGroup(Ec2Resource):

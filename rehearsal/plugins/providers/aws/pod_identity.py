@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rehearsal.plugins.bridge.resources import (
+from slicewright.rehearsal.plugins.bridge.resources import (
     CreateResult,
     Resource,
     Session,
@@ -16,16 +16,16 @@ from rehearsal.plugins.bridge.resources import (
     kept,
     not_simulated,
 )
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import (
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import (
     call,
     or_none,
     region_of,
     retag_eks,
     seen_tags,
 )
-from rehearsal.plugins.providers.aws.retries import retried_while
+from slicewright.rehearsal.plugins.providers.aws.retries import retried_while
 
 _SIMULATED = ("clusterName", "namespace", "serviceAccount", "roleArn", "tags", "region")
 _PROPAGATION_S = 120.0

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.plugins.bridge.provider import BridgedProvider
-from rehearsal.plugins.bridge.resources import Calls
-from rehearsal.plugins.bridge.schema import load
-from rehearsal.plugins.providers.aws import client
-from rehearsal.plugins.providers.aws.eks_access import AccessEntry, AccessPolicyAssociation
-from rehearsal.plugins.providers.aws.eks_cluster import Addon, Cluster
-from rehearsal.plugins.providers.aws.functions import FUNCTIONS
-from rehearsal.plugins.providers.aws.iam import Role, RolePolicy, RolePolicyAttachment
-from rehearsal.plugins.providers.aws.launch_template import LaunchTemplate
-from rehearsal.plugins.providers.aws.nat import Eip, NatGateway
-from rehearsal.plugins.providers.aws.node_group import NodeGroup
-from rehearsal.plugins.providers.aws.placement_group import PlacementGroup
-from rehearsal.plugins.providers.aws.pod_identity import PodIdentityAssociation
-from rehearsal.plugins.providers.aws.routing import (
+from slicewright.rehearsal.plugins.bridge.provider import BridgedProvider
+from slicewright.rehearsal.plugins.bridge.resources import Calls
+from slicewright.rehearsal.plugins.bridge.schema import load
+from slicewright.rehearsal.plugins.providers.aws import client
+from slicewright.rehearsal.plugins.providers.aws.eks_access import (
+    AccessEntry,
+    AccessPolicyAssociation,
+)
+from slicewright.rehearsal.plugins.providers.aws.eks_cluster import Addon, Cluster
+from slicewright.rehearsal.plugins.providers.aws.functions import FUNCTIONS
+from slicewright.rehearsal.plugins.providers.aws.iam import Role, RolePolicy, RolePolicyAttachment
+from slicewright.rehearsal.plugins.providers.aws.launch_template import LaunchTemplate
+from slicewright.rehearsal.plugins.providers.aws.nat import Eip, NatGateway
+from slicewright.rehearsal.plugins.providers.aws.node_group import NodeGroup
+from slicewright.rehearsal.plugins.providers.aws.placement_group import PlacementGroup
+from slicewright.rehearsal.plugins.providers.aws.pod_identity import PodIdentityAssociation
+from slicewright.rehearsal.plugins.providers.aws.routing import (
     InternetGateway,
     RouteTable,
     RouteTableAssociation,
 )
-from rehearsal.plugins.providers.aws.vpc import Subnet, Vpc
+from slicewright.rehearsal.plugins.providers.aws.vpc import Subnet, Vpc
 
 
 class AwsProvider(BridgedProvider):

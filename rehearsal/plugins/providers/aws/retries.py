@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import Session
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.resources import Session
 
 T = TypeVar("T")
 _PAUSE_S = 0.1

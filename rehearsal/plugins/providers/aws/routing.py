@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.resources import CreateResult, Resource, Session, State, kept, members
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import (
-    call,
-    or_none,
-    region_of,
-    specified,
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.plugins.bridge.resources import (
+    CreateResult,
+    Resource,
+    Session,
+    State,
+    kept,
+    members,
 )
-from rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
-from rehearsal.plugins.providers.aws.retries import once_free
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import call, or_none, region_of, specified
+from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
+from slicewright.rehearsal.plugins.providers.aws.retries import once_free
 
 
 class InternetGateway(Ec2Resource):

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.resources import (
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.plugins.bridge.resources import (
     CreateResult,
     Session,
     State,
     not_simulated,
 )
-from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import (
-    call,
-    or_none,
-    region_of,
-    specified,
-)
-from rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
-from rehearsal.plugins.providers.aws.retries import once_free
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.aws.calls import call, or_none, region_of, specified
+from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
+from slicewright.rehearsal.plugins.providers.aws.retries import once_free
 
 _DNS = {"enableDnsSupport": "EnableDnsSupport", "enableDnsHostnames": "EnableDnsHostnames"}
 

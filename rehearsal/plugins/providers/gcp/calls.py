@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import Session
-from rehearsal.plugins.bridge.waiting import wait_until
-from rehearsal.plugins.engine.plugin import ProviderError
-from rehearsal.plugins.engine.properties import Properties
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.resources import Session
+from slicewright.rehearsal.plugins.bridge.waiting import wait_until
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.engine.properties import Properties
 
 BUSY_REASONS = frozenset({"FAILED_PRECONDITION"})
 """Of clusters and node pools: another operation runs.

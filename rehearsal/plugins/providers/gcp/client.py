@@ -17,13 +17,17 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.client import CloudUnreachable
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp import models
-from rehearsal.clouds.gcp.errors import status_of
-from rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, service_path, version
-from rehearsal.plugins.bridge.variables import values_of
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.client import CloudUnreachable
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp import models
+from slicewright.rehearsal.clouds.gcp.errors import status_of
+from slicewright.rehearsal.clouds.gcp.rest.endpoints import (
+    TERRAFORM_VARIABLES,
+    service_path,
+    version,
+)
+from slicewright.rehearsal.plugins.bridge.variables import values_of
 
 TOKEN_VARIABLE = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105 - its name
 

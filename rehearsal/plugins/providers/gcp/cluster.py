@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from kubeapi import JsonObject
-from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from slicewright.rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
     Resource,
@@ -19,9 +19,9 @@ from rehearsal.plugins.bridge.resources import (
     kept,
     known,
 )
-from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import (
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.gcp.calls import (
     BUSY_REASONS,
     complete,
     last,
@@ -30,7 +30,7 @@ from rehearsal.plugins.providers.gcp.calls import (
     or_none,
     project_of,
 )
-from rehearsal.plugins.providers.gcp.node_config import NODE_CONFIG, seen_node_config
+from slicewright.rehearsal.plugins.providers.gcp.node_config import NODE_CONFIG, seen_node_config
 
 _CLUSTERS = "projects.locations.clusters"
 _ENABLED = same("enabled")

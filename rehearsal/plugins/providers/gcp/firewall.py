@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import (
+from slicewright.rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from slicewright.rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
     Resource,
@@ -17,8 +17,13 @@ from rehearsal.plugins.bridge.resources import (
     State,
     kept,
 )
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import last, network_as_given, or_none, project_of
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.gcp.calls import (
+    last,
+    network_as_given,
+    or_none,
+    project_of,
+)
 
 _TRAFFIC: Fields = {"protocol": Field(api="IPProtocol"), "ports": Field()}
 _FIREWALL: Fields = {

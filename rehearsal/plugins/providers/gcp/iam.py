@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import CreateResult, Resource, Session, State, kept, known
-from rehearsal.plugins.bridge.waiting import wait_until
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.resources import (
+    CreateResult,
+    Resource,
+    Session,
+    State,
+    kept,
+    known,
+)
+from slicewright.rehearsal.plugins.bridge.waiting import wait_until
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
 
 _ACCOUNT_ID = re.compile(r"[a-z](?:[-a-z0-9]{4,28}[a-z0-9])")
 

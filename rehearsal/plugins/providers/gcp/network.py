@@ -8,9 +8,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 
-from kubeapi import JsonObject
-from rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
+from slicewright.rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
     Resource,
@@ -18,8 +18,8 @@ from rehearsal.plugins.bridge.resources import (
     State,
     kept,
 )
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import (
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.gcp.calls import (
     last,
     network_as_given,
     or_none,

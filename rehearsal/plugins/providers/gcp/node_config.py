@@ -5,8 +5,8 @@ Source of the names: hashicorp/terraform-provider-google-beta, services/containe
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.plugins.bridge.fields import Field, from_api, same
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.bridge.fields import Field, from_api, same
 
 TAINT = same("key", "value", "effect")
 _ACCELERATOR = {

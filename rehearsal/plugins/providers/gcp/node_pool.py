@@ -10,9 +10,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubeapi import JsonObject
-from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from slicewright.rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
     Resource,
@@ -22,9 +22,9 @@ from rehearsal.plugins.bridge.resources import (
     known,
     members,
 )
-from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import (
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.gcp.calls import (
     BUSY_REASONS,
     last,
     location_of,
@@ -32,7 +32,7 @@ from rehearsal.plugins.providers.gcp.calls import (
     or_none,
     project_of,
 )
-from rehearsal.plugins.providers.gcp.node_config import (
+from slicewright.rehearsal.plugins.providers.gcp.node_config import (
     KEEPS,
     NODE_CONFIG,
     REPLACES,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.plugins.bridge.provider import BridgedProvider
-from rehearsal.plugins.bridge.resources import Calls
-from rehearsal.plugins.bridge.schema import load
-from rehearsal.plugins.providers.gcp import client
-from rehearsal.plugins.providers.gcp.cluster import Cluster
-from rehearsal.plugins.providers.gcp.firewall import Firewall
-from rehearsal.plugins.providers.gcp.iam import Account, IamMember
-from rehearsal.plugins.providers.gcp.network import Network, Subnetwork
-from rehearsal.plugins.providers.gcp.node_pool import NodePool
-from rehearsal.plugins.providers.gcp.retries import Retrying
-from rehearsal.plugins.providers.gcp.router import Router, RouterNat
+from slicewright.rehearsal.plugins.bridge.provider import BridgedProvider
+from slicewright.rehearsal.plugins.bridge.resources import Calls
+from slicewright.rehearsal.plugins.bridge.schema import load
+from slicewright.rehearsal.plugins.providers.gcp import client
+from slicewright.rehearsal.plugins.providers.gcp.cluster import Cluster
+from slicewright.rehearsal.plugins.providers.gcp.firewall import Firewall
+from slicewright.rehearsal.plugins.providers.gcp.iam import Account, IamMember
+from slicewright.rehearsal.plugins.providers.gcp.network import Network, Subnetwork
+from slicewright.rehearsal.plugins.providers.gcp.node_pool import NodePool
+from slicewright.rehearsal.plugins.providers.gcp.retries import Retrying
+from slicewright.rehearsal.plugins.providers.gcp.router import Router, RouterNat
 
 
 class GcpProvider(BridgedProvider):

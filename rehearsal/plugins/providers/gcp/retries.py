@@ -10,9 +10,9 @@ import threading
 import time
 from dataclasses import dataclass
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import Calls
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.resources import Calls
 
 _CODES = frozenset({429, 500, 502, 503})
 """503 is also what the client makes of a connection that broke."""

@@ -6,9 +6,9 @@ resource_compute_router.go and resource_compute_router_nat.go.
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from slicewright.rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
     Resource,
@@ -16,9 +16,9 @@ from rehearsal.plugins.bridge.resources import (
     State,
     kept,
 )
-from rehearsal.plugins.engine.plugin import ProviderError
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import (
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.providers.gcp.calls import (
     last,
     network_as_given,
     or_none,

@@ -6,10 +6,10 @@ import hashlib
 import secrets
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.plugin import CheckFailure
-from rehearsal.plugins.engine.properties import unwrap
-from rehearsal.plugins.engine.requests import CheckRequest
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
+from slicewright.rehearsal.plugins.engine.properties import unwrap
+from slicewright.rehearsal.plugins.engine.requests import CheckRequest
 
 AUTONAMED: Final = "pulumi.com/autonamed"
 

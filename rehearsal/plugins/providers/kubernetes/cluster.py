@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kubeapi import ApiError, Client, JsonObject, Unreachable
-from kubeapi.client import Credentials, PatchKind, path_of
-from kubeapi.exec_credentials import CredentialSource, NoCredentials
-from kubeapi.kubeconfig import BadKubeconfig, Context
+from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable
+from slicewright.kubeapi.client import Credentials, PatchKind, path_of
+from slicewright.kubeapi.exec_credentials import CredentialSource, NoCredentials
+from slicewright.kubeapi.kubeconfig import BadKubeconfig, Context
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeapi.kubeconfig import BadKubeconfig
-from rehearsal.plugins.engine.plugin import Difference
-from rehearsal.plugins.engine.properties import UNKNOWN
-from rehearsal.plugins.providers.kubernetes import kubeconfig
+from slicewright.kubeapi.kubeconfig import BadKubeconfig
+from slicewright.rehearsal.plugins.engine.plugin import Difference
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN
+from slicewright.rehearsal.plugins.providers.kubernetes import kubeconfig
 
 _CLUSTER_KEYS = ("kubeconfig", "context", "cluster")
 

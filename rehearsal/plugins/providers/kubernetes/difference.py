@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.plugin import Difference, Kind
-from rehearsal.plugins.providers.kubernetes.autonaming import is_autonamed
-from rehearsal.plugins.providers.kubernetes.comparison import Path, compare, prune, show
-from rehearsal.plugins.providers.kubernetes.normalise import with_dashes
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.plugin import Difference, Kind
+from slicewright.rehearsal.plugins.providers.kubernetes.autonaming import is_autonamed
+from slicewright.rehearsal.plugins.providers.kubernetes.comparison import Path, compare, prune, show
+from slicewright.rehearsal.plugins.providers.kubernetes.normalise import with_dashes
 
 _EVERY_KIND: Final = (("metadata", "name"), ("metadata", "namespace"))
 _REPLACES: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kubeapi import ApiError, JsonObject
-from rehearsal.plugins.providers.kubernetes.objects import Conflict, Refused
+from slicewright.kubeapi import ApiError, JsonObject
+from slicewright.rehearsal.plugins.providers.kubernetes.objects import Conflict, Refused
 
 _CONFLICT_HELP: Final = (
     "https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/"

@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.properties import Properties, unwrap
-from rehearsal.plugins.providers.kubernetes import pulumi_annotations
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.properties import Properties, unwrap
+from slicewright.rehearsal.plugins.providers.kubernetes import pulumi_annotations
 
 _ADOPTED: Final = (
     "kubectl",

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from kubeapi import JsonObject
-from rehearsal.plugins.providers.kubernetes.quantities import canonical
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.providers.kubernetes.quantities import canonical
 
 Scope = Literal["namespaced", "cluster"]
 
@@ -22,7 +22,9 @@ class Unconvertible(Exception):
 @cache
 def _table() -> JsonObject:
     text = (
-        resources.files("rehearsal.plugins.providers.kubernetes").joinpath("types.json").read_text()
+        resources.files("slicewright.rehearsal.plugins.providers.kubernetes")
+        .joinpath("types.json")
+        .read_text()
     )
     table: JsonObject = json.loads(text)
     return table

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from kubeapi.client import path_of
-from rehearsal.plugins.charts import Chart
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes import helm_storage
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
-from rehearsal.plugins.providers.kubernetes.helm_storage import Record
-from rehearsal.plugins.providers.kubernetes.readiness import rule_for
-from rehearsal.plugins.providers.kubernetes.waiting import (
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.plugins.charts import Chart
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.providers.kubernetes import helm_storage
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
+from slicewright.rehearsal.plugins.providers.kubernetes.helm_storage import Record
+from slicewright.rehearsal.plugins.providers.kubernetes.readiness import rule_for
+from slicewright.rehearsal.plugins.providers.kubernetes.waiting import (
     NotReady,
     Rule,
     ShowStatus,

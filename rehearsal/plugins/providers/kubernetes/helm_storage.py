@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from kubeapi import ApiError, JsonObject
-from kubeapi.client import path_of
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster
+from slicewright.kubeapi import ApiError, JsonObject
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster
 
 Status = Literal[
     "pending-install", "pending-upgrade", "deployed", "failed", "superseded", "uninstalling"

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kubeapi import JsonObject
-from kubeapi.kubeconfig import BadKubeconfig, Context, context_of
+from slicewright.kubeapi import JsonObject
+from slicewright.kubeapi.kubeconfig import BadKubeconfig, Context, context_of
 
 
 def path_of(kubeconfig: str) -> Path | None:

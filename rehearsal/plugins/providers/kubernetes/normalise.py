@@ -5,9 +5,15 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.properties import UNKNOWN, Secret, has_secret, has_unknown, unwrap
-from rehearsal.plugins.providers.kubernetes import go_types
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.properties import (
+    UNKNOWN,
+    Secret,
+    has_secret,
+    has_unknown,
+    unwrap,
+)
+from slicewright.rehearsal.plugins.providers.kubernetes import go_types
 
 READ_ONLY_METADATA: Final = (
     "creationTimestamp",

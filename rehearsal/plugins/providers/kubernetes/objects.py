@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes import field_managers, pulumi_annotations, readiness
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
-from rehearsal.plugins.providers.kubernetes.related_objects import ListedObjects
-from rehearsal.plugins.providers.kubernetes.wait_for_annotation import (
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.providers.kubernetes import (
+    field_managers,
+    pulumi_annotations,
+    readiness,
+)
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
+from slicewright.rehearsal.plugins.providers.kubernetes.related_objects import ListedObjects
+from slicewright.rehearsal.plugins.providers.kubernetes.wait_for_annotation import (
     InvalidWaitFor,
     parse_annotation,
 )
-from rehearsal.plugins.providers.kubernetes.waiting import (
+from slicewright.rehearsal.plugins.providers.kubernetes.waiting import (
     NotReady,
     Rule,
     ShowStatus,

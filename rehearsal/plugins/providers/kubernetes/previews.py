@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from rehearsal.plugins.engine.plugin import ProviderError
-from rehearsal.plugins.engine.properties import Properties, has_unknown
-from rehearsal.plugins.engine.requests import CreateRequest, UpdateRequest
-from rehearsal.plugins.providers.kubernetes import error_messages, objects, state
-from rehearsal.plugins.providers.kubernetes.cluster import NoSuchKind
-from rehearsal.plugins.providers.kubernetes.objects import Conflict, Gone, Operation, Refused
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.engine.properties import Properties, has_unknown
+from slicewright.rehearsal.plugins.engine.requests import CreateRequest, UpdateRequest
+from slicewright.rehearsal.plugins.providers.kubernetes import error_messages, objects, state
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import NoSuchKind
+from slicewright.rehearsal.plugins.providers.kubernetes.objects import (
+    Conflict,
+    Gone,
+    Operation,
+    Refused,
+)
 
 
 def create(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from kubeapi.kubeconfig import BadKubeconfig
-from rehearsal.plugins.engine.plugin import (
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.kubeapi.kubeconfig import BadKubeconfig
+from slicewright.rehearsal.plugins.engine.plugin import (
     Checked,
     CheckFailure,
     Created,
@@ -17,8 +17,8 @@ from rehearsal.plugins.engine.plugin import (
     ReadBack,
     Severity,
 )
-from rehearsal.plugins.engine.properties import Properties, unwrap
-from rehearsal.plugins.engine.requests import (
+from slicewright.rehearsal.plugins.engine.properties import Properties, unwrap
+from slicewright.rehearsal.plugins.engine.requests import (
     CheckRequest,
     ConfigureRequest,
     CreateRequest,
@@ -28,7 +28,7 @@ from rehearsal.plugins.engine.requests import (
     ReadRequest,
     UpdateRequest,
 )
-from rehearsal.plugins.providers.kubernetes import (
+from slicewright.rehearsal.plugins.providers.kubernetes import (
     autonaming,
     error_messages,
     field_managers,
@@ -39,17 +39,21 @@ from rehearsal.plugins.providers.kubernetes import (
     removed_apis,
     state,
 )
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
-from rehearsal.plugins.providers.kubernetes.comparison import prune
-from rehearsal.plugins.providers.kubernetes.config_difference import config_difference
-from rehearsal.plugins.providers.kubernetes.difference import difference
-from rehearsal.plugins.providers.kubernetes.normalise import copy_marks, mark_secret_kind, normalise
-from rehearsal.plugins.providers.kubernetes.objects import Operation
-from rehearsal.plugins.providers.kubernetes.release import TYPE as RELEASE
-from rehearsal.plugins.providers.kubernetes.release import Releases
-from rehearsal.plugins.providers.kubernetes.scopes import Scopes
-from rehearsal.plugins.providers.kubernetes.settings import Settings
-from rehearsal.plugins.providers.kubernetes.waiting import ShowStatus
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
+from slicewright.rehearsal.plugins.providers.kubernetes.comparison import prune
+from slicewright.rehearsal.plugins.providers.kubernetes.config_difference import config_difference
+from slicewright.rehearsal.plugins.providers.kubernetes.difference import difference
+from slicewright.rehearsal.plugins.providers.kubernetes.normalise import (
+    copy_marks,
+    mark_secret_kind,
+    normalise,
+)
+from slicewright.rehearsal.plugins.providers.kubernetes.objects import Operation
+from slicewright.rehearsal.plugins.providers.kubernetes.release import TYPE as RELEASE
+from slicewright.rehearsal.plugins.providers.kubernetes.release import Releases
+from slicewright.rehearsal.plugins.providers.kubernetes.scopes import Scopes
+from slicewright.rehearsal.plugins.providers.kubernetes.settings import Settings
+from slicewright.rehearsal.plugins.providers.kubernetes.waiting import ShowStatus
 
 
 class KubernetesProvider(ProviderPlugin):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.providers.kubernetes.wait_for_annotation import ANNOTATION as WAIT_FOR
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.providers.kubernetes.wait_for_annotation import (
+    ANNOTATION as WAIT_FOR,
+)
 
 SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 TIMEOUT: Final = "pulumi.com/timeoutSeconds"

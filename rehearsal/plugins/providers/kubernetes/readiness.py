@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kubeapi import JsonObject
-from kubeapi.client import path_of
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes.related_objects import Collection, RelatedObjects
-from rehearsal.plugins.providers.kubernetes.waiting import ObjectRule, Rule, Verdict
+from slicewright.kubeapi import JsonObject
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.providers.kubernetes.related_objects import (
+    Collection,
+    RelatedObjects,
+)
+from slicewright.rehearsal.plugins.providers.kubernetes.waiting import ObjectRule, Rule, Verdict
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 

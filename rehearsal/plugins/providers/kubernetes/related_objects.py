@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol
 
-from kubeapi import Event, JsonObject, list_and_watch
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster
+from slicewright.kubeapi import Event, JsonObject, list_and_watch
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster
 
 _WINDOW_S: Final = 5.0
 """Length of one watch request, and so the time within which a finished wait's threads end."""

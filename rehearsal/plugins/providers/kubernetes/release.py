@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from rehearsal.plugins.charts import NoSuchChart
-from rehearsal.plugins.engine.plugin import (
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.rehearsal.plugins.charts import NoSuchChart
+from slicewright.rehearsal.plugins.engine.plugin import (
     Checked,
     Created,
     Difference,
@@ -17,8 +17,14 @@ from rehearsal.plugins.engine.plugin import (
     ProviderError,
     ReadBack,
 )
-from rehearsal.plugins.engine.properties import UNKNOWN, Properties, Secret, has_unknown, unwrap
-from rehearsal.plugins.engine.requests import (
+from slicewright.rehearsal.plugins.engine.properties import (
+    UNKNOWN,
+    Properties,
+    Secret,
+    has_unknown,
+    unwrap,
+)
+from slicewright.rehearsal.plugins.engine.requests import (
     CheckRequest,
     CreateRequest,
     DeleteRequest,
@@ -26,24 +32,24 @@ from rehearsal.plugins.engine.requests import (
     ReadRequest,
     UpdateRequest,
 )
-from rehearsal.plugins.providers.kubernetes import helm_storage
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster
-from rehearsal.plugins.providers.kubernetes.helm import (
+from slicewright.rehearsal.plugins.providers.kubernetes import helm_storage
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster
+from slicewright.rehearsal.plugins.providers.kubernetes.helm import (
     Failed,
     Helm,
     NotLoaded,
     Options,
     resource_names,
 )
-from rehearsal.plugins.providers.kubernetes.helm_storage import Record
-from rehearsal.plugins.providers.kubernetes.normalise import copy_marks
-from rehearsal.plugins.providers.kubernetes.release_inputs import (
+from slicewright.rehearsal.plugins.providers.kubernetes.helm_storage import Record
+from slicewright.rehearsal.plugins.providers.kubernetes.normalise import copy_marks
+from slicewright.rehearsal.plugins.providers.kubernetes.release_inputs import (
     chart_of,
     check_inputs,
     difference_of,
 )
-from rehearsal.plugins.providers.kubernetes.scopes import Scopes
-from rehearsal.plugins.providers.kubernetes.waiting import NotReady, ShowStatus
+from slicewright.rehearsal.plugins.providers.kubernetes.scopes import Scopes
+from slicewright.rehearsal.plugins.providers.kubernetes.waiting import NotReady, ShowStatus
 
 TYPE = "kubernetes:helm.sh/v3:Release"
 _FAILED = "failed to initialize completely. Use Helm CLI to investigate"

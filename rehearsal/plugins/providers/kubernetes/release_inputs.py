@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rehearsal.plugins.charts import Chart, NoSuchChart, find
-from rehearsal.plugins.engine.plugin import Checked, CheckFailure, Difference, Kind
-from rehearsal.plugins.engine.properties import UNKNOWN, Properties, unwrap
-from rehearsal.plugins.providers.kubernetes.comparison import compare, show
-from rehearsal.plugins.providers.kubernetes.normalise import copy_marks
+from slicewright.rehearsal.plugins.charts import Chart, NoSuchChart, find
+from slicewright.rehearsal.plugins.engine.plugin import Checked, CheckFailure, Difference, Kind
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Properties, unwrap
+from slicewright.rehearsal.plugins.providers.kubernetes.comparison import compare, show
+from slicewright.rehearsal.plugins.providers.kubernetes.normalise import copy_marks
 
 _OPTIONS_OFF: Final = [
     "allowNullValues",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from rehearsal.plugins.providers.kubernetes import go_types
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.rehearsal.plugins.providers.kubernetes import go_types
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
 
 
 class Scopes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rehearsal.plugins.engine.properties import UNKNOWN, unwrap
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, unwrap
 
 
 @dataclass(frozen=True, kw_only=True)

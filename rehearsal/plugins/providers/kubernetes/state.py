@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.properties import UNKNOWN, Properties, unwrap, unwrap_here
-from rehearsal.plugins.providers.kubernetes.normalise import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Properties, unwrap, unwrap_here
+from slicewright.rehearsal.plugins.providers.kubernetes.normalise import (
     READ_ONLY_METADATA,
     copy_marks,
     mark_secret_kind,

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes.json_paths import BadPath, JsonPath, parse
-from rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
-from rehearsal.plugins.providers.kubernetes.waiting import ObjectRule, Rule, Verdict
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.providers.kubernetes.json_paths import BadPath, JsonPath, parse
+from slicewright.rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
+from slicewright.rehearsal.plugins.providers.kubernetes.waiting import ObjectRule, Rule, Verdict
 
 ANNOTATION: Final = "pulumi.com/waitFor"
 

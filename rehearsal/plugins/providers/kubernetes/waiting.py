@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from kubeapi.client import path_of
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster
-from rehearsal.plugins.providers.kubernetes.related_objects import (
+from slicewright.kubeapi import ApiError, JsonObject, Unreachable
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster
+from slicewright.rehearsal.plugins.providers.kubernetes.related_objects import (
     Collection,
     RelatedObjects,
     WatchedObjects,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from infra.plan import EksClusterPlan, EksFleetPlan, ExistingSubnet
-from infra.stack_file import ExistingNetwork
 from slicewright.doctor.ask.aws.boundary import ask_boundary
 from slicewright.doctor.ask.aws.capacity import ask_keys, ask_reservations
 from slicewright.doctor.ask.aws.existing import ask_existing, described
@@ -25,6 +23,8 @@ from slicewright.doctor.checks.eks.cluster import (
 from slicewright.doctor.checks.eks.network import ExistingNetworkAnswers, Vpc
 from slicewright.doctor.checks.eks.versions import images_needed, version_of
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+from slicewright.infra.plan import EksClusterPlan, EksFleetPlan, ExistingSubnet
+from slicewright.infra.stack_file import ExistingNetwork
 
 _T = TypeVar("_T")
 _NO_SUCH_REGION = frozenset(

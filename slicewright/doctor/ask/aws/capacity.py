@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from infra.plan import EksFleetPlan
 from slicewright.doctor.ask.aws.session import AwsSession, code_of
 from slicewright.doctor.checks.eks.capacity import (
     CapacityReservation,
@@ -16,6 +15,7 @@ from slicewright.doctor.checks.eks.capacity import (
 )
 from slicewright.doctor.checks.keys import Key, Keys
 from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.infra.plan import EksFleetPlan
 
 _DESCRIBE = "ec2:DescribeCapacityReservations"
 _NO_RESERVATION = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.plan import NODE_MONITORING, EksClusterPlan
 from slicewright.doctor.ask.aws.session import AwsSession, code_of
 from slicewright.doctor.checks.eks.existing import ExistingEksCluster
 from slicewright.doctor.checks.reach import reach
 from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.infra.plan import NODE_MONITORING, EksClusterPlan
 
 _NOT_THERE = "ResourceNotFoundException"
 

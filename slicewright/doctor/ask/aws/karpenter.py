@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from infra.plan import EksFleetPlan
 from slicewright.doctor.ask.aws.session import AwsSession, code_of
 from slicewright.doctor.checks.eks.karpenter import (
     SPOT_ROLE,
@@ -10,6 +9,7 @@ from slicewright.doctor.checks.eks.karpenter import (
     needs_spot_role,
     queue_needed,
 )
+from slicewright.infra.plan import EksFleetPlan
 
 _NO_QUEUE = frozenset({"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"})
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from infra.plan import EksFleetPlan
 from slicewright.doctor.ask.aws.session import AwsSession, code_of
 from slicewright.doctor.checks.eks.quotas import (
     ADDRESS_QUOTA,
@@ -19,6 +18,7 @@ from slicewright.doctor.checks.eks.quotas import (
     quota_of,
 )
 from slicewright.doctor.findings import Answer
+from slicewright.infra.plan import EksFleetPlan
 
 _ALIVE: Final = ("pending", "running")
 """States of instances that count against a quota. Source: EC2 user guide, "Amazon EC2 instance type

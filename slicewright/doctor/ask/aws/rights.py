@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.plan import EksFleetPlan
 from slicewright.doctor.ask.aws.session import AwsSession, code_of
 from slicewright.doctor.checks.eks.cluster import Identity
 from slicewright.doctor.checks.eks.rights import (
@@ -21,6 +20,7 @@ from slicewright.doctor.checks.eks.rights import (
     role_of,
 )
 from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.infra.plan import EksFleetPlan
 
 _RIGHT = "iam:SimulatePrincipalPolicy"
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from infra.plan import GkeFleetPlan
 from slicewright.doctor.ask.google.capacity import ask_keys, ask_reservations
 from slicewright.doctor.ask.google.session import GoogleSession
 from slicewright.doctor.checks.gke.capacity import keys_needed, reservations_needed
@@ -23,6 +22,7 @@ from slicewright.doctor.checks.gke.quotas import Quota
 from slicewright.doctor.checks.gke.rights import batches, needed
 from slicewright.doctor.checks.reach import reach
 from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.infra.plan import GkeFleetPlan
 
 
 def ask(fleet: GkeFleetPlan, project: str) -> GoogleAnswers:

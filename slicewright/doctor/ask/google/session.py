@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import urllib3
 
-from kubeapi import JsonObject
 from slicewright.doctor.ask.http_pool import pool
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+from slicewright.kubeapi import JsonObject
 
 _ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
     "cloudkms": ("GOOGLE_KMS_CUSTOM_ENDPOINT", "https://cloudkms.googleapis.com/v1/"),

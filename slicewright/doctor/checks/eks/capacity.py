@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra import catalog
-from infra.plan import EksFleetPlan, EksPoolPlan
-from infra.stack_file import CapacityBlock
 from slicewright.doctor.checks.keys import Remedies
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.infra import catalog
+from slicewright.infra.plan import EksFleetPlan, EksPoolPlan
+from slicewright.infra.stack_file import CapacityBlock
 
 
 @dataclass(frozen=True, kw_only=True)

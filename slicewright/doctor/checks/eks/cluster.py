@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from infra import catalog
-from infra.plan import EksFleetPlan
 from slicewright.doctor.checks.eks.capacity import (
     Reservations,
     key_remedies,
@@ -49,6 +47,8 @@ from slicewright.doctor.findings import (
     not_asked,
     ok,
 )
+from slicewright.infra import catalog
+from slicewright.infra.plan import EksFleetPlan
 
 
 @dataclass(frozen=True, kw_only=True)

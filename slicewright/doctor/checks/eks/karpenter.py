@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from infra import catalog
-from infra.plan import EksFleetPlan, KarpenterPlan
 from slicewright.doctor.findings import Answer, Finding, existence, fails, ok
+from slicewright.infra import catalog
+from slicewright.infra.plan import EksFleetPlan, KarpenterPlan
 
 SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
 """EC2 Fleet refuses spot instances without this role, and Karpenter's role cannot create it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.plan import (
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.infra.plan import (
     EksClusterPlan,
     EksFleetPlan,
     ExistingSubnet,
@@ -13,8 +14,7 @@ from infra.plan import (
     nodes_by_zone,
     of_nodes,
 )
-from infra.stack_file import ExistingNetwork
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.infra.stack_file import ExistingNetwork
 
 _FEWEST_FREE = 6
 """Free addresses that each subnet of a control plane needs. Source: EKS user guide, "Amazon EKS

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from infra.catalog import Machine
-from infra.plan import EksFleetPlan, EksPoolPlan
-from infra.stack_file import CapacityBlock, Spot
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan import EksFleetPlan, EksPoolPlan
+from slicewright.infra.stack_file import CapacityBlock, Spot
 
 QUOTAS: Final[Mapping[str, str]] = MappingProxyType(
     {

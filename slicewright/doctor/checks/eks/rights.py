@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, Literal
 
-from infra import catalog, manifests
-from infra.catalog import Scope
-from infra.plan import EksFleetPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.infra import catalog, manifests
+from slicewright.infra.catalog import Scope
+from slicewright.infra.plan import EksFleetPlan
 
 _HOME: Final[Mapping[str, str]] = {
     "aws": "us-east-1",

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from infra.plan import EksAddonPlan, EksFleetPlan, EksPoolPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.infra.plan import EksAddonPlan, EksFleetPlan, EksPoolPlan
 
 
 @dataclass(frozen=True, kw_only=True)

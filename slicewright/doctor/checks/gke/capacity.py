@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from infra.plan import GkeFleetPlan, GkePoolPlan
-from infra.stack_file import Reservation
 from slicewright.doctor.checks.keys import Remedies
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.infra.plan import GkeFleetPlan, GkePoolPlan
+from slicewright.infra.stack_file import Reservation
 
 _NAME: Final = re.compile(r"(?:projects/([^/]+)/reservations/)?([^/]+)")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from infra.plan import GkeFleetPlan
 from slicewright.doctor.checks.gke.capacity import (
     Reservations,
     key_remedies,
@@ -34,6 +33,7 @@ from slicewright.doctor.findings import (
     not_asked,
     ok,
 )
+from slicewright.infra.plan import GkeFleetPlan
 
 APIS: Final = ("compute", "container", "iam", "cloudresourcemanager")
 """The APIs that the program calls, besides Service Usage, which reports their state."""

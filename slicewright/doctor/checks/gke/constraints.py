@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from infra.plan import GkeFleetPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.infra.plan import GkeFleetPlan
 
 _EXTERNAL: Final = "compute.vmExternalIpAccess"
 _SHIELDED: Final = "compute.requireShieldedVm"

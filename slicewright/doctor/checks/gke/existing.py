@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra import manifests
-from infra.plan import GkeFleetPlan
 from slicewright.doctor.checks.reach import Reach
 from slicewright.doctor.findings import (
     Answer,
@@ -17,6 +15,8 @@ from slicewright.doctor.findings import (
     not_asked,
     ok,
 )
+from slicewright.infra import manifests
+from slicewright.infra.plan import GkeFleetPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.plan import GkeFleetPlan, GkeNetworkPlan, pod_addresses
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.infra.plan import GkeFleetPlan, GkeNetworkPlan, pod_addresses
 
 
 @dataclass(frozen=True, kw_only=True)

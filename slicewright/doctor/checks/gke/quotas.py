@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from infra.catalog import Machine
-from infra.plan import GkeFleetPlan
-from infra.stack_file import FlexStart, Queued, Reservation, Spot
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan import GkeFleetPlan
+from slicewright.infra.stack_file import FlexStart, Queued, Reservation, Spot
 
 _GPUS: Final[Mapping[str, str]] = MappingProxyType(
     {

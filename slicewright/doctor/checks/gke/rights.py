@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from infra import manifests
-from infra.plan import GkeFleetPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.infra import manifests
+from slicewright.infra.plan import GkeFleetPlan
 
 _MOST_AT_ONCE: Final = 100
 """Source: Resource Manager REST reference, projects.testIamPermissions."""

@@ -13,12 +13,12 @@ from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as grafana
 
-from infra import manifests
-from infra.manifests.monitoring.chart import NODE_LABELS
-from infra.manifests.monitoring.dashboards import DASHBOARDS
-from infra.manifests.monitoring.grafana import Dashboard, as_json
-from infra.manifests.monitoring.objects import rule_groups
-from infra.manifests.monitoring.rules import Record
+from slicewright.infra import manifests
+from slicewright.infra.manifests.monitoring.chart import NODE_LABELS
+from slicewright.infra.manifests.monitoring.dashboards import DASHBOARDS
+from slicewright.infra.manifests.monitoring.grafana import Dashboard, as_json
+from slicewright.infra.manifests.monitoring.objects import rule_groups
+from slicewright.infra.manifests.monitoring.rules import Record
 from tests.infra.manifests.monitoring.promtool import check
 from tests.infra.manifests.monitoring.test_objects import SERVERS
 from tests.infra.manifests.monitoring.test_settings import STACK, planned

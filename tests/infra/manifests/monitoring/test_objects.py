@@ -10,9 +10,9 @@ import pulumi_kubernetes as k8s
 import pytest
 import yaml
 
-from apis import names as api
-from infra import manifests, plan
-from infra.manifests.monitoring.scrapes import metrics_port, scrapes
+from slicewright.apis import names as api
+from slicewright.infra import manifests, plan
+from slicewright.infra.manifests.monitoring.scrapes import metrics_port, scrapes
 from tests.infra.manifests.monitoring.test_settings import CLOUDS, EXISTING, STACK, planned
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "monitoring"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra.manifests.monitoring.objects import rule_groups
-from infra.manifests.monitoring.rules import Alert, Record, as_groups, runbook
+from slicewright.infra.manifests.monitoring.objects import rule_groups
+from slicewright.infra.manifests.monitoring.rules import Alert, Record, as_groups, runbook
 from tests.infra.manifests.monitoring.promtool import Case, check, run
 from tests.infra.manifests.monitoring.test_objects import TRITON, VLLM
 from tests.infra.manifests.monitoring.test_settings import CLOUDS, STACK, planned

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan, stack_file
-from infra.plan.model.monitoring import chart_name
-from infra.stack_file import MetricsNamespace
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan.model.monitoring import chart_name
+from slicewright.infra.stack_file import MetricsNamespace
 
 STACK: dict[str, Any] = {"prometheus": "stack"}
 EXISTING: dict[str, Any] = {"prometheus": "existing", "url": "http://p.metrics.svc:9090/"}

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from infra import manifests
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.infra import manifests
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
 from tests.infra.cloud_engine import REGION, CloudEngine
 
 SLICE = "nvidia.com/mig-1g.5gb"

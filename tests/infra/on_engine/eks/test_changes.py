@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import CloudEngine, cloud_engine
 
 

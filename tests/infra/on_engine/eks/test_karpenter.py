@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra import manifests
+from slicewright.infra import manifests
 from tests.infra.cloud_engine import REGION, CloudEngine
 
 

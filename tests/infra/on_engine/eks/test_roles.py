@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan, stack_file
-from rehearsal.clouds.aws import state
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.rehearsal.clouds.aws import state
 from tests.infra.cloud_engine import BOUNDARY, REGION, CloudEngine
 
 _EARLIER = """\

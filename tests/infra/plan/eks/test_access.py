@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 import pytest
 import yaml
 
-from infra import plan, program, stack_file
+from slicewright.infra import plan, program, stack_file
 from tests.recorder import Made
 
 Record = Callable[..., list[Made]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, manifests, plan, stack_file
+from slicewright.infra import catalog, manifests, plan, stack_file
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "eks-autoscaler"
 POOL: Mapping[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 
 PREFIX = "k8s.io/cluster-autoscaler/node-template/resources/"
 CUT: Mapping[str, Any] = {"mode": "operator", "layout": {"1g.5gb": 7}}

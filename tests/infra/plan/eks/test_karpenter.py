@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan, stack_file
-from infra.plan import ChangeEffect
-from infra.plan.changes.rules import rules_of
 from policy.rules import RULES, Resource, ResourceRule
 from policy.rules.rule import complete_settings
-from rehearsal.clouds.aws.policy_evaluation import evaluate
-from rehearsal.scenario.stack_check import unrehearsable
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan import ChangeEffect
+from slicewright.infra.plan.changes.rules import rules_of
+from slicewright.rehearsal.clouds.aws.policy_evaluation import evaluate
+from slicewright.rehearsal.scenario.stack_check import unrehearsable
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "karpenter"
 KEY = "arn:aws:kms:us-west-2:111122223333:key/a"

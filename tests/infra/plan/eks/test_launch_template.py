@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from rehearsal.clouds.aws.ec2.user_data import node_config
+from slicewright.infra import plan, stack_file
+from slicewright.rehearsal.clouds.aws.ec2.user_data import node_config
 from tests.recorder import Made
 
 KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 from tests.recorder import Made
 
 FLEET = """\

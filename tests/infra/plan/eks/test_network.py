@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from infra.plan import ExistingSubnet
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import ExistingSubnet
 
 FLEET = """\
 cloud: eks

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 from tests.recorder import Made
 
 Record = Callable[..., list[Made]]

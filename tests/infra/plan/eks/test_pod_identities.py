@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
+from slicewright.infra import plan, stack_file
 from tests.recorder import Made
 
 Record = Callable[..., list[Made]]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import catalog, plan, stack_file
-from rehearsal.clouds.aws.eks.checks import check_scaling
-from rehearsal.clouds.aws.zones import holds_control_planes
+from slicewright.infra import catalog, plan, stack_file
+from slicewright.rehearsal.clouds.aws.eks.checks import check_scaling
+from slicewright.rehearsal.clouds.aws.zones import holds_control_planes
 
 FLEET = """\
 cloud: eks

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from rehearsal.plugins.providers.aws.provider import AwsProvider
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.rehearsal.plugins.providers.aws.provider import AwsProvider
 from tests.recorder import Made
 
 Record = Callable[..., list[Made]]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from rehearsal.clouds.aws.eks.checks import check_repair_config, check_update_config
+from slicewright.infra import plan, stack_file
+from slicewright.rehearsal.clouds.aws.eks.checks import check_repair_config, check_update_config
 from tests.recorder import Made
 
 FLEET = """\

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from infra.plan import GkeFleetPlan
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan import GkeFleetPlan
 from tests.recorder import Made
 
 FLEET = """\

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from infra.components.gke.node_pools import REPLACE_ON_CHANGES
-from infra.plan import ChangeEffect
+from slicewright.infra import plan, stack_file
+from slicewright.infra.components.gke.node_pools import REPLACE_ON_CHANGES
+from slicewright.infra.plan import ChangeEffect
 from tests.recorder import Made
 
 POOL = {

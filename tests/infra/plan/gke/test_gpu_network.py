@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, stack_file
-from infra.components.gke.node_pools import REPLACE_ON_CHANGES
+from slicewright.infra import plan, stack_file
+from slicewright.infra.components.gke.node_pools import REPLACE_ON_CHANGES
 from tests.recorder import Made
 
 POOL = {

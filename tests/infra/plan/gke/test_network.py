@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
+from slicewright.infra import manifests, plan, stack_file
 from tests.recorder import Made
 
 INPUTS = Path(__file__).parents[2] / "inputs"

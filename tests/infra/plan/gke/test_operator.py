@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from apis import names as api
-from infra import manifests, plan, stack_file
-from infra.plan import GkeFleetPlan
-from rehearsal.plugins.charts.gpu_operator import values as chart
+from slicewright.apis import names as api
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.plan import GkeFleetPlan
+from slicewright.rehearsal.plugins.charts.gpu_operator import values as chart
 
 FILE = Path(__file__).parents[2] / "golden" / "gke.yaml"
 NATIVE_ONLY = """\

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 ML = "arn:aws:iam::111122223333:role/ml"
 CREATOR = "arn:aws:iam::123456789012:user/rehearsal"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra import manifests
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.autoscaler import empty_nodes, seconds, settings_of
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.infra import manifests
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.eks.autoscaler import empty_nodes, seconds, settings_of
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
 
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
 PREFIX = "k8s.io/cluster-autoscaler/node-template/resources/"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 def test_deletion_is_refused_while_something_depends_and_ends_empty(aws) -> None:

@@ -9,8 +9,8 @@ from email.mime.text import MIMEText
 
 import pytest
 
-from rehearsal.clouds.aws.account import EMPTY, PROMPT, write_account
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.account import EMPTY, PROMPT, write_account
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 P4D = {"instanceTypes": ["p4d.24xlarge"], "amiType": "AL2023_x86_64_NVIDIA"}
 

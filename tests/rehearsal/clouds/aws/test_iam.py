@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 @pytest.mark.parametrize("document", ["{", "{}", '{"Statement": [{"Effect": "Allow"}]}'])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.errors import CloudError
 from tests.rehearsal.clouds.aws.protocols.over_http import REGION, OverHttp, over_http, session
 
 TRUST = {

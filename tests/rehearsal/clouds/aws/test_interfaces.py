@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 P4D = {"instanceTypes": ["p4d.24xlarge"], "amiType": "AL2023_x86_64_NVIDIA"}
 

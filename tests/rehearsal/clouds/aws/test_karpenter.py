@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan, stack_file
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.aws.eks import karpenter_objects as objects
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import FakeNodes, fake_nodes
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.aws.eks import karpenter_objects as objects
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeNodes, fake_nodes
 from tests.rehearsal.clouds.aws.test_autoscaler import SLICE, TRUST_OF_PODS, waiting
 
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"

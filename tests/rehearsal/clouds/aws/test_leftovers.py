@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
 
 
 def delete_all(aws) -> None:

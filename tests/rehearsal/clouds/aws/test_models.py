@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws import models as aws_models
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws import models as aws_models
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 GROUP = {
     "clusterName": "c",

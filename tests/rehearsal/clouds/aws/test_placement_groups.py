@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 def template(aws, group: str, **data: Any) -> dict[str, str]:

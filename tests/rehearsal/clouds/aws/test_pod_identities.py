@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.role_policies import allows
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.role_policies import allows
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 GROUPS = "arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:x:autoScalingGroupName/"
 POLICY = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.policy_evaluation import evaluate
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.policy_evaluation import evaluate
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 VPC = "arn:aws:ec2:eu-west-1:123456789012:vpc/a"
 REGION = {"aws:requestedregion": ["eu-west-1"]}

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.aws.account import write_account
-from rehearsal.clouds.aws.ec2.request_rates import CHANGE, READ, READ_ALL, RequestRates, bucket_of
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.aws.account import write_account
+from slicewright.rehearsal.clouds.aws.ec2.request_rates import (
+    CHANGE,
+    READ,
+    READ_ALL,
+    RequestRates,
+    bucket_of,
+)
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.service import Cloud
 
 HERE = {"region": "eu-west-1"}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 P4D = {"instanceTypes": ["p4d.24xlarge"], "amiType": "AL2023_x86_64_NVIDIA"}
 ONE = "cr-0123456789abcdef0"

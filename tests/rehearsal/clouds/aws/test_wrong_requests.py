@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.aws.wrong_requests import WRONG_REQUESTS, Wrong
 from tests.rehearsal.clouds.conftest import Aws
 

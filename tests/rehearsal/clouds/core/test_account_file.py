@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.account import FILE as AWS
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.account import FILE as GOOGLE
+from slicewright.rehearsal.clouds.aws.account import FILE as AWS
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.account import FILE as GOOGLE
 
 
 @pytest.mark.parametrize(

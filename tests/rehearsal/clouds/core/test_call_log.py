@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core import call_log
-from rehearsal.clouds.core.errors import CloudError, ConnectionLost
-from rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.core import call_log
+from slicewright.rehearsal.clouds.core.errors import CloudError, ConnectionLost
+from slicewright.rehearsal.clouds.service import Cloud
 
 HERE = {"region": "eu-west-1"}
 

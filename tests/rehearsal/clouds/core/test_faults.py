@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.fault_file import (
+from slicewright.rehearsal.clouds.core.fault_file import (
     KINDS,
     FaultFileError,
     NodeRepair,
@@ -18,8 +18,8 @@ from rehearsal.clouds.core.fault_file import (
     as_json,
     read,
 )
-from rehearsal.clouds.core.faults import Faults
-from rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.core.faults import Faults
+from slicewright.rehearsal.clouds.core.store import Store
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "faults.md"
 CALL = ("compute", "networks.insert")

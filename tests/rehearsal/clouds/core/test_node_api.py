@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rehearsal.clouds.core.node_api import ApiServerNodes
+from slicewright.rehearsal.clouds.core.node_api import ApiServerNodes
 
 POOL = "slicewright.io/pool"
 

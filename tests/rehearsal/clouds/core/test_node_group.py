@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.fake_control_planes import FakeNodes
-from rehearsal.clouds.core.node_group import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeNodes
+from slicewright.rehearsal.clouds.core.node_group import (
     DesiredNodes,
     GroupRecord,
     NoCapacity,
@@ -20,7 +20,7 @@ from rehearsal.clouds.core.node_group import (
     NodeRecord,
     NodeSettings,
 )
-from rehearsal.clouds.core.store import Kind, Store
+from slicewright.rehearsal.clouds.core.store import Kind, Store
 
 GROUPS = Kind[GroupRecord]("groups")
 

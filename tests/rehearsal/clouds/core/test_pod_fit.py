@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.pod_fit import SchedulableNode, amount, empty_node, placed, requests
+from slicewright.rehearsal.clouds.core.pod_fit import (
+    SchedulableNode,
+    amount,
+    empty_node,
+    placed,
+    requests,
+)
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 NODE = SchedulableNode(

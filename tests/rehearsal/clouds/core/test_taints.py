@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rehearsal.clouds.core.taints import changed_taints, kubernetes_taints
+from slicewright.rehearsal.clouds.core.taints import changed_taints, kubernetes_taints
 
 OLD = {"key": "k", "value": "old", "effect": "NO_SCHEDULE"}
 

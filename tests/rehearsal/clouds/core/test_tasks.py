@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core import tasks as module
-from rehearsal.clouds.core.store import Store
-from rehearsal.clouds.core.tasks import Tasks
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core import tasks as module
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.clouds.core.tasks import Tasks
 
 
 @pytest.fixture

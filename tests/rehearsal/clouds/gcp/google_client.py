@@ -10,9 +10,9 @@ import httplib2
 from googleapiclient.discovery import build, fix_method_name
 from googleapiclient.errors import HttpError
 
-from rehearsal.clouds.core.http_messages import Call, Request, Response
-from rehearsal.clouds.gcp.rest.endpoints import client_endpoint, version
-from rehearsal.clouds.gcp.rest.protocol import GoogleRest
+from slicewright.rehearsal.clouds.core.http_messages import Call, Request, Response
+from slicewright.rehearsal.clouds.gcp.rest.endpoints import client_endpoint, version
+from slicewright.rehearsal.clouds.gcp.rest.protocol import GoogleRest
 
 ADDRESS = "http://127.0.0.1:1"
 TOKEN = "ya29.rehearsal"

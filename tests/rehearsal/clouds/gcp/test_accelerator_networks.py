@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.projects import project_number
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.projects import project_number
 from tests.rehearsal.clouds.conftest import Gcp
 
 LABEL = "gke.networks.io/accelerator-network-profile"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
-from rehearsal.clouds.gcp.account import write_account
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.rehearsal.clouds.gcp.account import write_account
 
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists"}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.account import write_account
-from rehearsal.clouds.gcp.gke.quotas import EMPTY
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.account import write_account
+from slicewright.rehearsal.clouds.gcp.gke.quotas import EMPTY
 
 H100 = [{"acceleratorType": "nvidia-h100-80gb", "acceleratorCount": "8"}]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.errors import CloudError
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.rehearsal.clouds.gcp.google_client import HttpError, client
 

@@ -11,8 +11,8 @@ from google_auth_httplib2 import AuthorizedHttp
 from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 
-from rehearsal.clouds.core import access
-from rehearsal.clouds.gcp.rest.endpoints import client_endpoint
+from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.clouds.gcp.rest.endpoints import client_endpoint
 from tests.rehearsal.clouds.services import services
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
-from rehearsal.clouds.gcp.account import write_account
-from rehearsal.clouds.gcp.models import DOCUMENTS
-from rehearsal.clouds.service import Cloud
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
+from slicewright.rehearsal.clouds.gcp.account import write_account
+from slicewright.rehearsal.clouds.gcp.models import DOCUMENTS
+from slicewright.rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.rehearsal.clouds.gcp.google_client import HttpError, client
 

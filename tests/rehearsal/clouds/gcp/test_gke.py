@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
 
 H100S = [{"acceleratorType": "nvidia-h100-80gb", "acceleratorCount": "8"}]
 A100 = {"acceleratorType": "nvidia-tesla-a100", "acceleratorCount": "1"}

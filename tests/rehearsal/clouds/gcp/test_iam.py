@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.errors import CloudError
 
 
 def test_a_policy_with_an_old_etag_is_refused(gcp) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import fake_nodes
-from rehearsal.clouds.gcp.account import write_account
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.rehearsal.clouds.gcp.account import write_account
 
 UID = "0a1b2c3d-0000-4000-8000-123456789abc"
 BALANCER = "a0a1b2c3d000040008000123456789ab"

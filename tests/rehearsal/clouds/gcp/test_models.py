@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp import models as google_models
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp import models as google_models
 
 CREATE = "projects.locations.clusters.nodePools.create"
 PARENT = {"parent": "projects/p/locations/us-central1/clusters/c"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
 from tests.rehearsal.clouds.conftest import Gcp
 
 MULTI = {"networkConfig": {"datapathProvider": "ADVANCED_DATAPATH", "enableMultiNetworking": True}}

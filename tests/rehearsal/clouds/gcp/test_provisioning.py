@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.account import write_account
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.account import write_account
 from tests.rehearsal.clouds.gcp.test_autoscaler import TOLERATION, look, waiting
 
 A100 = {

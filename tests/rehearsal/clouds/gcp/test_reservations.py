@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.account import write_account
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.account import write_account
 
 ZONE = "us-central1-c"
 A100 = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.http_messages import Response
-from rehearsal.clouds.gcp import models
-from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.rest.endpoints import (
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.http_messages import Response
+from slicewright.rehearsal.clouds.gcp import models
+from slicewright.rehearsal.clouds.gcp.errors import google_error
+from slicewright.rehearsal.clouds.gcp.rest.endpoints import (
     client_endpoint,
     find,
     host,
@@ -20,8 +20,8 @@ from rehearsal.clouds.gcp.rest.endpoints import (
     terraform_variables,
     version,
 )
-from rehearsal.clouds.gcp.rest.paths import match
-from rehearsal.clouds.gcp.rest.protocol import GoogleRest
+from slicewright.rehearsal.clouds.gcp.rest.paths import match
+from slicewright.rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.rehearsal.clouds.gcp.google_client import TOKEN, HttpError, client, send
 

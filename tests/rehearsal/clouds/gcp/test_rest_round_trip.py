@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeapi import JsonObject
-from rehearsal.clouds.gcp import models
-from rehearsal.clouds.gcp.models import find_method
-from rehearsal.clouds.gcp.rest.endpoints import find
-from rehearsal.clouds.gcp.rest.paths import match, templates
-from rehearsal.clouds.gcp.rest.query import split, typed
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.gcp import models
+from slicewright.rehearsal.clouds.gcp.models import find_method
+from slicewright.rehearsal.clouds.gcp.rest.endpoints import find
+from slicewright.rehearsal.clouds.gcp.rest.paths import match, templates
+from slicewright.rehearsal.clouds.gcp.rest.query import split, typed
 from tests.properties import examples
 from tests.rehearsal.clouds.gcp.google_client import ADDRESS, client
 

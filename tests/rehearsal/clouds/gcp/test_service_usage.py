@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.gcp.projects import project_number
-from rehearsal.clouds.gcp.service_usage import INITIAL
-from rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.gcp.projects import project_number
+from slicewright.rehearsal.clouds.gcp.service_usage import INITIAL
+from slicewright.rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.rehearsal.clouds.gcp.google_client import HttpError, client
 

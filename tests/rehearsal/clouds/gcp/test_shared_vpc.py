@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.projects import project_number
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.projects import project_number
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.rehearsal.clouds.gcp.google_client import HttpError, client
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.service import Cloud
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.conftest import Gcp
 
 _POOLS, _CLUSTERS = "projects.locations.clusters.nodePools", "projects.locations.clusters"

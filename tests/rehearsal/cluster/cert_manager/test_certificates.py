@@ -8,7 +8,7 @@ from typing import Any
 
 from cryptography import x509
 
-from rehearsal.cluster.cert_manager.certificates import secret_of, serves
+from slicewright.rehearsal.cluster.cert_manager.certificates import secret_of, serves
 
 CERTIFICATE: dict[str, Any] = {
     "metadata": {"name": "c", "namespace": "n"},

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kubeapi import ApiError, Client, JsonObject
-from rehearsal.cluster import control_plane
-from rehearsal.cluster.control_plane import Endpoint
-from rehearsal.host import processes
-from rehearsal.host.toolchain import Toolchain
+from slicewright.kubeapi import ApiError, Client, JsonObject
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.cluster.control_plane import Endpoint
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 Until = Callable[..., None]
 

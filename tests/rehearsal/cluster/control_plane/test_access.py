@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client, Unreachable
-from kubeapi.client import Credentials, JsonObject, credentials_of
-from rehearsal.cluster.control_plane import egress, files
-from rehearsal.cluster.kubelet.services import tunnels
-from rehearsal.host import processes
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.kubeapi.client import Credentials, JsonObject, credentials_of
+from slicewright.rehearsal.cluster.control_plane import egress, files
+from slicewright.rehearsal.cluster.kubelet.services import tunnels
+from slicewright.rehearsal.host import processes
 
 Cluster = Any
 """conftest's, which cannot be imported."""

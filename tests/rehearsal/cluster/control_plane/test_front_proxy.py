@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from rehearsal.cluster.control_plane import pki
+from slicewright.rehearsal.cluster.control_plane import pki
 
 
 def names(path: Path) -> tuple[str, str]:

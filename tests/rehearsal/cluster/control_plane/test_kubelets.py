@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client
-from rehearsal.cluster.control_plane.kubelets import kubelet_of
+from slicewright.kubeapi import ApiError, Client
+from slicewright.rehearsal.cluster.control_plane.kubelets import kubelet_of
 
 NODES = "/api/v1/nodes"
 TAINT = {"key": "example.org/held", "effect": "NoSchedule"}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client, JsonObject
-from rehearsal.cluster import control_plane
-from rehearsal.cluster.control_plane.process_images import runs_as_process
-from rehearsal.host import processes
-from rehearsal.host.toolchain import Toolchain
+from slicewright.kubeapi import ApiError, Client, JsonObject
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.cluster.control_plane.process_images import runs_as_process
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 Until = Callable[..., None]
 Cluster = Any

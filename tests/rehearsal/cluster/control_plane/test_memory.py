@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.control_plane import parts
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.control_plane import parts
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 
 def test_a_limit_of_which_most_is_live_is_raised(

@@ -17,12 +17,17 @@ from typing import Any
 
 import pytest
 
-from kubeapi import Client
-from rehearsal.cluster import control_plane
-from rehearsal.cluster.control_plane import ControlPlaneError, Endpoint, lifecycle, ports
-from rehearsal.host import processes
-from rehearsal.host.processes.marks import marked
-from rehearsal.host.toolchain import Toolchain
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.cluster.control_plane import (
+    ControlPlaneError,
+    Endpoint,
+    lifecycle,
+    ports,
+)
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.processes.marks import marked
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 Until = Callable[..., None]
 Cluster = Any
@@ -144,7 +149,8 @@ def watch_until_the_end(endpoint: Endpoint) -> None:
 
 STARTER = """
 import sys; from pathlib import Path
-from rehearsal.cluster import control_plane; from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host.toolchain import Toolchain
 control_plane.start(Path(sys.argv[1]), "alpha", Toolchain.load(Path(sys.argv[2])))
 print("up", flush=True); sys.stdin.read()
 """

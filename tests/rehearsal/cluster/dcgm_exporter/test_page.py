@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from node_agent.attribution.pod_resources import ContainerDevices
-from rehearsal.cluster.dcgm_exporter.page import page
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.node_silicon import Load, NodeSilicon
+from slicewright.node_agent.attribution.pod_resources import ContainerDevices
+from slicewright.rehearsal.cluster.dcgm_exporter.page import page
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.node_silicon import Load, NodeSilicon
 
 ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rehearsal.cluster.feature_discovery import collector
-from rehearsal.cluster.node.operands import node_features
+from slicewright.rehearsal.cluster.feature_discovery import collector
+from slicewright.rehearsal.cluster.node.operands import node_features
 
 
 class Api:

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from rehearsal.cluster.feature_discovery import health
+from slicewright.rehearsal.cluster.feature_discovery import health
 
 
 @pytest.fixture

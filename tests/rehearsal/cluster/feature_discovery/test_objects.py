@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kubeapi.watch import Event
-from rehearsal.cluster.feature_discovery import objects
-from rehearsal.cluster.feature_discovery.master import Master
-from rehearsal.cluster.node import os_release
-from rehearsal.cluster.node.operands import node_features
-from rehearsal.cluster.node.operands.node_features import labels
+from slicewright.kubeapi.watch import Event
+from slicewright.rehearsal.cluster.feature_discovery import objects
+from slicewright.rehearsal.cluster.feature_discovery.master import Master
+from slicewright.rehearsal.cluster.node import os_release
+from slicewright.rehearsal.cluster.node.operands import node_features
+from slicewright.rehearsal.cluster.node.operands.node_features import labels
 
 GPU, NETWORK, BRIDGE = ("0x030200", "0x10de"), ("0x020000", "0x1d0f"), ("0x060400", "0x8086")
 PCI = "feature.node.kubernetes.io/pci-"

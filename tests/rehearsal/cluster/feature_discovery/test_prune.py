@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.feature_discovery import objects, prune
+from slicewright.rehearsal.cluster.feature_discovery import objects, prune
 
 
 class Nodes:

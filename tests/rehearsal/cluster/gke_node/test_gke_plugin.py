@@ -13,12 +13,12 @@ from typing import Any
 import grpc
 import pytest
 
-from rehearsal.cluster.kubelet.nodes import reboots
-from rehearsal.cluster.node import launcher, root
-from rehearsal.cluster.node.launcher import Bind, LaunchSpec
-from rehearsal.cluster.node.machine import Machine
-from rehearsal.cluster.silicon import device_nodes, state
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.kubelet.nodes import reboots
+from slicewright.rehearsal.cluster.node import launcher, root
+from slicewright.rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from slicewright.rehearsal.cluster.node.machine import Machine
+from slicewright.rehearsal.cluster.silicon import device_nodes, state
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.node.stub_kubelet import StubKubelet
 
 _GPU = "nvidia.com/gpu"

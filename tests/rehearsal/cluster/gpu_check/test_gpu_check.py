@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal.cluster.gpu_check.__main__ import CANNOT_RUN, DIFFERENT, SAME, main
-from rehearsal.cluster.gpu_check.comparing import Difference, differences
-from rehearsal.cluster.gpu_check.page import name
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.models import LIBRARY
+from slicewright.rehearsal.cluster.gpu_check.__main__ import CANNOT_RUN, DIFFERENT, SAME, main
+from slicewright.rehearsal.cluster.gpu_check.comparing import Difference, differences
+from slicewright.rehearsal.cluster.gpu_check.page import name
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.models import LIBRARY
 
 Check = Callable[..., int]
 

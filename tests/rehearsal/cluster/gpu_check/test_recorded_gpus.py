@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.gpu_check.__main__ import compared
+from slicewright.rehearsal.cluster.gpu_check.__main__ import compared
 
 _RECORDED = sorted((Path(__file__).parents[4] / "docs" / "gpu-check").glob("*.json"))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.charts.gpu_operator import crds, render
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.charts.gpu_operator import crds, render
 from tests.rehearsal.cluster.kubelet.simulated_cluster import SimulatedCluster, running_cluster
 
 NAMESPACE = "gpu-operator"

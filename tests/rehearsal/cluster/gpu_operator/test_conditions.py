@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError
-from rehearsal.cluster.gpu_operator import controller
-from rehearsal.cluster.gpu_operator.controller import Operator
+from slicewright.kubeapi import ApiError
+from slicewright.rehearsal.cluster.gpu_operator import controller
+from slicewright.rehearsal.cluster.gpu_operator.controller import Operator
 
 NFD = {"feature.node.kubernetes.io/kernel-version.full": "6.1"}
 GPU = {**NFD, "feature.node.kubernetes.io/pci-10de.present": "true"}

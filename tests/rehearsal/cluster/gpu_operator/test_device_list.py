@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import delivery, manifests, plan, stack_file
-from kubeapi import ApiError
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import delivery, manifests, plan, stack_file
+from slicewright.kubeapi import ApiError
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.recorder import recorded
 from tests.rehearsal.cluster.gpu_operator.conftest import (
     LAYOUTS,

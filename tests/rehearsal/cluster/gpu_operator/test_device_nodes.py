@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from apis import desired_state as desired_file
-from apis.desired_state import Desired, DesiredGpu
-from infra import delivery
-from rehearsal.cluster.silicon import device_nodes, state
+from slicewright.apis import desired_state as desired_file
+from slicewright.apis.desired_state import Desired, DesiredGpu
+from slicewright.infra import delivery
+from slicewright.rehearsal.cluster.silicon import device_nodes, state
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.gpu_operator.driver_manager import INITIAL_STATE, PAUSED
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.gpu_operator.driver_manager import INITIAL_STATE, PAUSED
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.gpu_operator.conftest import (
     LAYOUTS,
     NAMESPACE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.cluster.gpu_operator.driver_manager import PAUSED, paused, resumed
+from slicewright.rehearsal.cluster.gpu_operator.driver_manager import PAUSED, paused, resumed
 
 
 @pytest.mark.parametrize("value", ["true", "false", "paused-for-mig-change", ""])

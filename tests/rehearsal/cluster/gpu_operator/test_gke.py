@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan
-from infra.plan import GkeFleetPlan
-from rehearsal.clouds.gcp.gke import addons
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import manifests, plan
+from slicewright.infra.plan import GkeFleetPlan
+from slicewright.rehearsal.clouds.gcp.gke import addons
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.gpu_operator.conftest import (
     LAYOUTS,
     NAMESPACE,

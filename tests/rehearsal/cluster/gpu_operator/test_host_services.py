@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon import state
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 
 pytestmark = pytest.mark.long(

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.gpu_operator.labels import (
-    DEPLOY,
-    mig_capable,
-    operator_changes,
-)
-from rehearsal.cluster.gpu_operator.policy import Policy, parse
+from slicewright.rehearsal.cluster.gpu_operator.labels import DEPLOY, mig_capable, operator_changes
+from slicewright.rehearsal.cluster.gpu_operator.policy import Policy, parse
 
 PCI = "feature.node.kubernetes.io/pci-10de.present"
 

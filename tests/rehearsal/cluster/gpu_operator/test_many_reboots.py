@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.nodes import reboots
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.host import processes
+from slicewright.rehearsal.cluster.kubelet.nodes import reboots
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.host import processes
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError
+from slicewright.kubeapi import ApiError
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE, VALUES
 from tests.rehearsal.cluster.gpu_operator.test_sharing import (
     LABEL,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.feature_discovery import objects
-from rehearsal.cluster.node import os_release
-from rehearsal.cluster.node.operands import node_features
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.charts.gpu_operator import after_delete
+from slicewright.rehearsal.cluster.feature_discovery import objects
+from slicewright.rehearsal.cluster.node import os_release
+from slicewright.rehearsal.cluster.node.operands import node_features
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.charts.gpu_operator import after_delete
 from tests.rehearsal.cluster.gpu_operator import test_node_feature_discovery as found
 from tests.rehearsal.cluster.gpu_operator import test_s1 as s1
 from tests.rehearsal.cluster.gpu_operator.conftest import (

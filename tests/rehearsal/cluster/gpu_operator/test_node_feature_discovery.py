@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.gpu_operator.conftest import (
     LAYOUTS,
     NAMESPACE,

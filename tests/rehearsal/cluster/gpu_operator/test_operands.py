@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.control_plane.process_images import runs_as_process
-from rehearsal.cluster.gpu_operator.operands import objects
-from rehearsal.cluster.gpu_operator.policy import NO_IMAGE, PolicyError, image_of, parse
-from rehearsal.plugins.charts.gpu_operator import render
+from slicewright.rehearsal.cluster.control_plane.process_images import runs_as_process
+from slicewright.rehearsal.cluster.gpu_operator.operands import objects
+from slicewright.rehearsal.cluster.gpu_operator.policy import NO_IMAGE, PolicyError, image_of, parse
+from slicewright.rehearsal.plugins.charts.gpu_operator import render
 
 IMAGE = {"repository": "nvcr.io/nvidia", "image": "k8s-device-plugin", "version": "v0.20.0"}
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.control_plane.process_images import VARIABLE
-from rehearsal.cluster.kubelet.nodes.holds import Holds
-from rehearsal.cluster.node.operands.mig_manager import PAUSED
-from rehearsal.cluster.silicon import state
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import faults
+from slicewright.rehearsal.cluster.control_plane.process_images import VARIABLE
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds
+from slicewright.rehearsal.cluster.node.operands.mig_manager import PAUSED
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import faults
 from tests.rehearsal.cluster.gpu_operator import test_s1 as s1
 from tests.rehearsal.cluster.gpu_operator.conftest import LAYOUTS, VALUES, install_operator
 from tests.rehearsal.cluster.kubelet.audit import AuditLog, audited

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from apis.admission import pod_policy
-from kubeapi import ApiError
+from slicewright.apis import names
+from slicewright.apis.admission import pod_policy
+from slicewright.kubeapi import ApiError
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 
 NODE = "tenants"

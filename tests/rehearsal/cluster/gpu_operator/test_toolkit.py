@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.cluster.gpu_operator import toolkit
-from rehearsal.cluster.node import containerd
+from slicewright.rehearsal.cluster.gpu_operator import toolkit
+from slicewright.rehearsal.cluster.node import containerd
 
 CDI = {
     "NVIDIA_CONTAINER_RUNTIME_MODE": "cdi",

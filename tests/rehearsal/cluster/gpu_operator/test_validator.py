@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.gpu_operator import cuda_workload
-from rehearsal.cluster.gpu_operator.validator import NotValid, has_gpu_resource, validate
+from slicewright.rehearsal.cluster.gpu_operator import cuda_workload
+from slicewright.rehearsal.cluster.gpu_operator.validator import (
+    NotValid,
+    has_gpu_resource,
+    validate,
+)
 
 
 def ready(component: str, host: Path, *nodes: dict[str, Any]) -> str:

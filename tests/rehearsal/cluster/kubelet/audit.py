@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.control_plane import parts
-from rehearsal.cluster.control_plane.parts import Part
+from slicewright.rehearsal.cluster.control_plane import parts
+from slicewright.rehearsal.cluster.control_plane.parts import Part
 
 STAND_IN = "rehearsal-kubelet"
 """The user of the stand-in's certificate."""

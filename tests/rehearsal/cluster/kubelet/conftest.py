@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.gcp.gke import addons
-from rehearsal.cluster.kubelet.pods import large_fleets
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.clouds.gcp.gke import addons
+from slicewright.rehearsal.cluster.kubelet.pods import large_fleets
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
 
 

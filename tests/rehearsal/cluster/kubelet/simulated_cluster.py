@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client, list_and_watch
-from kubeapi.client import path_of
-from rehearsal.cluster import control_plane
-from rehearsal.cluster.node import launcher
-from rehearsal.host import processes
-from rehearsal.host.toolchain import Toolchain
+from slicewright.kubeapi import ApiError, Client, list_and_watch
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.cluster.node import launcher
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 PYTHON = (
     "docker.io/library/python:3.13-slim"
@@ -72,7 +72,7 @@ class SimulatedCluster:
         argv = [
             sys.executable,
             "-m",
-            "rehearsal.cluster.kubelet",
+            "slicewright.rehearsal.cluster.kubelet",
             "--environment",
             str(self.environment),
             "--cluster",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.cluster.kubelet.pods.addresses import AddressBlock, NoAddress
+from slicewright.rehearsal.cluster.kubelet.pods.addresses import AddressBlock, NoAddress
 
 
 def test_two_stand_ins_never_share_a_block_and_close_releases_it() -> None:

@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from kubeapi import ApiError, Client, Unreachable
-from rehearsal.cluster.kubelet import api as module
-from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.nodes import node as nodes
-from rehearsal.cluster.kubelet.nodes.node import SimulatedNode
-from rehearsal.cluster.kubelet.pods import pod as pods
-from rehearsal.cluster.kubelet.pods.pod import PodRun
-from rehearsal.cluster.node.fake_dbus import SystemBus
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.rehearsal.cluster.kubelet import api as module
+from slicewright.rehearsal.cluster.kubelet.api import Api
+from slicewright.rehearsal.cluster.kubelet.nodes import node as nodes
+from slicewright.rehearsal.cluster.kubelet.nodes.node import SimulatedNode
+from slicewright.rehearsal.cluster.kubelet.pods import pod as pods
+from slicewright.rehearsal.cluster.kubelet.pods.pod import PodRun
+from slicewright.rehearsal.cluster.node.fake_dbus import SystemBus
 
 POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"nodeName": "n"}}
 

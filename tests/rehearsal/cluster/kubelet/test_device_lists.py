@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList, device_list
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import (
+    DeviceList,
+    device_list,
+)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,12 @@ from typing import Any
 import grpc
 import pytest
 
-from rehearsal.cluster.kubelet.deviceplugin import messages
-from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable
-from rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed, DevicePlugins
+from slicewright.rehearsal.cluster.kubelet.deviceplugin import messages
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.plugins import (
+    AllocationFailed,
+    DevicePlugins,
+)
 
 RESOURCE = "nvidia.com/mig-1g.5gb"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rehearsal.cluster.kubelet.containers.environment_variables import (
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import (
     MissingReference,
     Unsupported,
     command_line,

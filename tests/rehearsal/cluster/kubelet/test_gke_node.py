@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra import delivery
-from rehearsal.host.processes import ENVIRONMENT_VARIABLE
+from slicewright.infra import delivery
+from slicewright.rehearsal.host.processes import ENVIRONMENT_VARIABLE
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 
 MACHINE = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from rehearsal.cluster.kubelet.deviceplugin import messages
-from rehearsal.cluster.kubelet.grpc_socket import GrpcSocket
+from slicewright.rehearsal.cluster.kubelet.deviceplugin import messages
+from slicewright.rehearsal.cluster.kubelet.grpc_socket import GrpcSocket
 
 NAME = "kubelet.sock"
 

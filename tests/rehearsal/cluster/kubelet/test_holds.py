@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.nodes.holds import Holds, hold_partitioning, holds_of
-from rehearsal.cluster.node.machine import ANNOTATION
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.state import Injection
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds, hold_partitioning, holds_of
+from slicewright.rehearsal.cluster.node.machine import ANNOTATION
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.state import Injection
 
 
 def _node(annotation: Any) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client
-from rehearsal.cluster.control_plane import files
-from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.nodes import reboots
-from rehearsal.cluster.kubelet.nodes.node import UNHEARD_S
-from rehearsal.cluster.kubelet.pods import provisioner
-from rehearsal.cluster.kubelet.pods.sources import ApiSources
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.host.toolchain import Toolchain
+from slicewright.kubeapi import ApiError, Client
+from slicewright.rehearsal.cluster.control_plane import files
+from slicewright.rehearsal.cluster.kubelet.api import Api
+from slicewright.rehearsal.cluster.kubelet.nodes import reboots
+from slicewright.rehearsal.cluster.kubelet.nodes.node import UNHEARD_S
+from slicewright.rehearsal.cluster.kubelet.pods import provisioner
+from slicewright.rehearsal.cluster.kubelet.pods.sources import ApiSources
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.kubelet.audit import STAND_IN, AuditLog, audited
 from tests.rehearsal.cluster.kubelet.simulated_cluster import SimulatedCluster, running_cluster
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core import fault_file
-from rehearsal.cluster.kubelet.containers.backoff import PullPauses
-from rehearsal.cluster.kubelet.containers.pulling import ImagePull
-from rehearsal.cluster.kubelet.containers.state import ContainerState
-from rehearsal.cluster.kubelet.images import references
-from rehearsal.cluster.kubelet.images.credentials import logins
-from rehearsal.cluster.kubelet.images.registries import Puller, Registries
-from rehearsal.cluster.kubelet.images.store import ImageStore, NotPulled
+from slicewright.rehearsal.clouds.core import fault_file
+from slicewright.rehearsal.cluster.kubelet.containers.backoff import PullPauses
+from slicewright.rehearsal.cluster.kubelet.containers.pulling import ImagePull
+from slicewright.rehearsal.cluster.kubelet.containers.state import ContainerState
+from slicewright.rehearsal.cluster.kubelet.images import references
+from slicewright.rehearsal.cluster.kubelet.images.credentials import logins
+from slicewright.rehearsal.cluster.kubelet.images.registries import Puller, Registries
+from slicewright.rehearsal.cluster.kubelet.images.store import ImageStore, NotPulled
 
 DIGEST = "sha256:" + "6" * 64
 PYTHON = f"docker.io/library/python:3.13-slim@{DIGEST}"

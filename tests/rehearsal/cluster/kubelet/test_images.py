@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.cluster.control_plane.process_images import runs_as_process
-from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
-from rehearsal.cluster.kubelet.containers.images import (
+from slicewright.rehearsal.cluster.control_plane.process_images import runs_as_process
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
+from slicewright.rehearsal.cluster.kubelet.containers.images import (
     environment,
     home,
     program,
@@ -18,7 +18,7 @@ from rehearsal.cluster.kubelet.containers.images import (
     user,
     working_directory,
 )
-from rehearsal.host.toolchain import Toolchain, triton
+from slicewright.rehearsal.host.toolchain import Toolchain, triton
 
 TOOLS = Toolchain(
     pulumi=Path("/t/pulumi"),
@@ -86,7 +86,7 @@ VLLM = "vllm/vllm-openai:v0.6.2"
 
 
 def test_vllms_server_is_the_stand_in_however_it_is_called() -> None:
-    stand_in = (sys.executable, "-m", "rehearsal.cluster.model_server")
+    stand_in = (sys.executable, "-m", "slicewright.rehearsal.cluster.model_server")
     assert argv(VLLM, args=("--model=a",)) == (*stand_in, "--model=a")
     assert argv(f"docker.io/{VLLM}") == stand_in
     module = ("/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server")
@@ -135,7 +135,7 @@ NFDS_OWN = replace(
 def test_programs_of_node_feature_discovery_are_stand_ins_with_the_same_arguments(
     command: str, args: tuple[str, ...], module: str
 ) -> None:
-    stand_in = f"rehearsal.cluster.feature_discovery.{module}"
+    stand_in = f"slicewright.rehearsal.cluster.feature_discovery.{module}"
     assert argv(NFD, command, args=args) == (sys.executable, "-m", stand_in, *args)
 
 
@@ -194,7 +194,7 @@ def test_gkes_plugin_and_the_operator_are_stand_ins() -> None:
     assert argv("gke.gcr.io/nvidia-gpu-device-plugin:1.36", "/usr/bin/x", "-v") == ("/t/gke",)
     assert argv("nvcr.io/nvidia/gpu-operator:v26.7.0", "gpu-operator")[1:] == (
         "-m",
-        "rehearsal.cluster.gpu_operator",
+        "slicewright.rehearsal.cluster.gpu_operator",
     )
 
 
@@ -280,7 +280,7 @@ def test_dcgms_exporter_has_a_stand_in_where_a_prometheus_may_ask_it() -> None:
     image = "nvcr.io/nvidia/k8s/dcgm-exporter@sha256:00"
     assert runs_as_process(image)
     made = program(image, (), (), MONITORING, Path("/shims"))
-    assert made.argv == (sys.executable, "-m", "rehearsal.cluster.dcgm_exporter")
+    assert made.argv == (sys.executable, "-m", "slicewright.rehearsal.cluster.dcgm_exporter")
     assert argv(image)[0] == "/bin/sh"
     assert environment(image)["NVIDIA_VISIBLE_DEVICES"] == "all"
 

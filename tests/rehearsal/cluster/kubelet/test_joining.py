@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rehearsal.cluster.kubelet.nodes.joining import Joining
+from slicewright.rehearsal.cluster.kubelet.nodes.joining import Joining
 
 
 def node(uid: str, ready: str | None = None) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from rehearsal.cluster.kubelet.pods import large_fleets
-from rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked
-from rehearsal.cluster.kubelet.pods.launching import Launching
-from rehearsal.cluster.node import launcher
+from slicewright.rehearsal.cluster.kubelet.pods import large_fleets
+from slicewright.rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked
+from slicewright.rehearsal.cluster.kubelet.pods.launching import Launching
+from slicewright.rehearsal.cluster.node import launcher
 
 
 def _pod(name: str, owner: str) -> dict[str, Any]:

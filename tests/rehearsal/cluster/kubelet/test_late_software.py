@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.node.machine import ANNOTATION
+from slicewright.rehearsal.cluster.node.machine import ANNOTATION
 
 EKS = {"cloud": "eks", "gpu_model": "A100-40", "gpu_count": 8, "driver_version": "580.159.03"}
 GKE = {"cloud": "gke", "gpu_model": "H100-80", "gpu_count": 8, "driver_version": "550.90.07"}

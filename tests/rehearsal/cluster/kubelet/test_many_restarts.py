@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from infra import delivery
-from rehearsal.cluster.silicon import device_nodes, state
-from rehearsal.host import processes
-from rehearsal.host.toolchain import Toolchain
+from slicewright.infra import delivery
+from slicewright.rehearsal.cluster.silicon import device_nodes, state
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.kubelet.simulated_cluster import SimulatedCluster, running_cluster
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from tests.rehearsal.cluster.kubelet.test_gke_node import LABELS, MACHINE, gpus
 
 IMAGE = "vllm/vllm-openai:v0.6.2"

@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from node_agent.attribution import pod_resources
-from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
-from rehearsal.cluster.kubelet.podresources import messages
-from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
+from slicewright.node_agent.attribution import pod_resources
+from slicewright.rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
+from slicewright.rehearsal.cluster.kubelet.podresources import messages
+from slicewright.rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
 
 RESOURCE = "nvidia.com/mig-1g.5gb"
 

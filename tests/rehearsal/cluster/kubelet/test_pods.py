@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError
+from slicewright.kubeapi import ApiError
 
 SERVER = """
 import http.server, os, signal, sys

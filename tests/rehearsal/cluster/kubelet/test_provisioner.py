@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rehearsal.cluster.kubelet.pods import provisioner
+from slicewright.rehearsal.cluster.kubelet.pods import provisioner
 
 CLASS = {
     "apiVersion": "storage.k8s.io/v1",

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from rehearsal.cluster.kubelet.images.registries import Puller, Registries
-from rehearsal.cluster.kubelet.images.store import ImageStore
-from rehearsal.cluster.kubelet.nodes.holds import Holds
-from rehearsal.cluster.kubelet.pods.pod import PodRun
+from slicewright.rehearsal.cluster.kubelet.images.registries import Puller, Registries
+from slicewright.rehearsal.cluster.kubelet.images.store import ImageStore
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds
+from slicewright.rehearsal.cluster.kubelet.pods.pod import PodRun
 from tests.properties import cases
 
 POD = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.cluster.kubelet.nodes.reboots import PIPE, RebootListener, request
+from slicewright.rehearsal.cluster.kubelet.nodes.reboots import PIPE, RebootListener, request
 
 
 def _heard(root: Path, ask: Callable[[], None]) -> list[float]:

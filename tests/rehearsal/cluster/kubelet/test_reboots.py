@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.nodes import reboots
-from rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.cluster.kubelet.nodes import reboots
+from slicewright.rehearsal.cluster.node.root import NodeFiles
 from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
 
 TELLS_WHAT_IT_FINDS = """

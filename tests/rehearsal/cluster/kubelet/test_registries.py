@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.nodes.waiting_pods import waits_for
-from rehearsal.host.toolchain import Toolchain
+from slicewright.fleet_controller.nodes.waiting_pods import waits_for
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.kubelet.simulated_cluster import (
     PYTHON,
     SimulatedCluster,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.cluster.kubelet.services import aggregation, tunnels
-from rehearsal.cluster.kubelet.services.names import HostsFiles
+from slicewright.rehearsal.cluster.kubelet.services import aggregation, tunnels
+from slicewright.rehearsal.cluster.kubelet.services.names import HostsFiles
 
 SERVICE = {
     "metadata": {"namespace": "keda", "name": "server", "uid": "u"},

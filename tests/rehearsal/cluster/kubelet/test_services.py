@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, JsonObject
-from rehearsal.cluster.kubelet.services import routing
-from rehearsal.cluster.kubelet.services.proxy import ServiceProxy
+from slicewright.kubeapi import ApiError, JsonObject
+from slicewright.rehearsal.cluster.kubelet.services import routing
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ServiceProxy
 
 SERVICE: JsonObject = {
     "metadata": {"name": "llm", "namespace": "ai", "uid": "eks-a100"},

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from kubeapi import ApiError, Client
-from rehearsal.cluster.kubelet.pods import sources
-from rehearsal.cluster.kubelet.pods.sources import ApiSources
+from slicewright.kubeapi import ApiError, Client
+from slicewright.rehearsal.cluster.kubelet.pods import sources
+from slicewright.rehearsal.cluster.kubelet.pods.sources import ApiSources
 
 POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {}}
 TOKEN = {"status": {"token": "t", "expirationTimestamp": "2099-01-01T00:00:00Z"}}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
-from rehearsal.cluster.kubelet.containers.state import ContainerState, Terminated
-from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
+from slicewright.rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
+from slicewright.rehearsal.cluster.kubelet.containers.state import ContainerState, Terminated
+from slicewright.rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
 
 
 def ended(code: int) -> Terminated:

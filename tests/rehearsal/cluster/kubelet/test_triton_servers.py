@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.gcp.gke import addons
-from rehearsal.cluster.kubelet.pods import shares
-from rehearsal.cluster.model_server.triton import repository
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.clouds.gcp.gke import addons
+from slicewright.rehearsal.cluster.kubelet.pods import shares
+from slicewright.rehearsal.cluster.model_server.triton import repository
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal import kserve
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with, running_cluster
 from tests.rehearsal.cluster.kubelet.test_gke_node import LABELS, MACHINE, gpus

@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
-from rehearsal.cluster.kubelet.pods import shares
-from rehearsal.cluster.kubelet.pods.volumes import PodVolumes, VolumeContext, prepare, refresh
+from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import (
+    MissingReference,
+    Unsupported,
+)
+from slicewright.rehearsal.cluster.kubelet.pods import shares
+from slicewright.rehearsal.cluster.kubelet.pods.volumes import (
+    PodVolumes,
+    VolumeContext,
+    prepare,
+    refresh,
+)
 
 
 class Objects:

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from rehearsal.cluster.kubelet.remote_command import session, websocket
+from slicewright.rehearsal.cluster.kubelet.remote_command import session, websocket
 
 
 def masked(

@@ -17,8 +17,8 @@ from typing import Any
 _PROGRAM = """
 import os, sys
 from pathlib import Path
-from node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
-from rehearsal.cluster.model_server import __main__ as program
+from slicewright.node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
+from slicewright.rehearsal.cluster.model_server import __main__ as program
 engines = Engines(decoders=0, encoders=0, jpeg=0, ofa=0)
 partition = MigDevice(uuid="MIG-1", gpu_instance=1, compute_instance=0, gpu_slices=3,
     compute_slices=3, memory_mib=40448, multiprocessors=60, engines=engines, name="MIG 3g.40gb")

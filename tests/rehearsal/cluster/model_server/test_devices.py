@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from node_agent.nvml.observed import Engines, Failure, MigDevice, Observation, ObservedGpu
-from node_agent.nvml.observed import OfferedProfile as Offered
-from rehearsal.cluster.model_server.devices import Device, NoDevice, chosen, devices
-from rehearsal.cluster.model_server.devices import tokens_per_second as rate
+from slicewright.node_agent.nvml.observed import (
+    Engines,
+    Failure,
+    MigDevice,
+    Observation,
+    ObservedGpu,
+)
+from slicewright.node_agent.nvml.observed import OfferedProfile as Offered
+from slicewright.rehearsal.cluster.model_server.devices import Device, NoDevice, chosen, devices
+from slicewright.rehearsal.cluster.model_server.devices import tokens_per_second as rate
 
 NONE = Engines(decoders=0, encoders=0, jpeg=0, ofa=0)
 

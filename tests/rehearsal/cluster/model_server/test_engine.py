@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal.cluster.model_server.engine import Engine
+from slicewright.rehearsal.cluster.model_server.engine import Engine
 
 requests = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 40)), min_size=1, max_size=12)
 

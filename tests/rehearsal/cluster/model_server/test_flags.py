@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import plan
-from infra.manifests.workloads.vllm import vllm_args
-from infra.stack_file import VllmWorkload
-from rehearsal.cluster.model_server.flags import WrongFlags, option_strings, parse
+from slicewright.infra import plan
+from slicewright.infra.manifests.workloads.vllm import vllm_args
+from slicewright.infra.stack_file import VllmWorkload
+from slicewright.rehearsal.cluster.model_server.flags import WrongFlags, option_strings, parse
 from tests.infra.plan import test_workloads
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.model_server.turns import Turns
+from slicewright.rehearsal.cluster.model_server.turns import Turns
 from tests.rehearsal.cluster.model_server import replica
 
 KEY = "sk-only-for-this-test"
@@ -218,7 +218,7 @@ def test_the_key_is_in_no_line_that_it_writes(tmp_path: Path) -> None:
 def test_without_a_driver_or_with_a_wrong_flag_it_ends_with_one_line() -> None:
     for flag, code, why in (("--model=a", 1, "Failed to infer device"), ("--x", 2, "--x")):
         ended = subprocess.run(
-            [sys.executable, "-m", "rehearsal.cluster.model_server", flag],
+            [sys.executable, "-m", "slicewright.rehearsal.cluster.model_server", flag],
             env={**os.environ, "SLICEWRIGHT_REHEARSAL_RELEASE": "0.6.2", "LD_LIBRARY_PATH": ""},
             capture_output=True,
             text=True,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.cluster.model_server import flags
-from rehearsal.cluster.model_server.start_up import Phase, phases
+from slicewright.rehearsal.cluster.model_server import flags
+from slicewright.rehearsal.cluster.model_server.start_up import Phase, phases
 
 FLAGS = flags.parse(["--model=org/small"], release="0.6.2")
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal.cluster.model_server.engine import Engine
-from rehearsal.cluster.model_server.serving import own_part
-from rehearsal.cluster.model_server.turns import Turns
+from slicewright.rehearsal.cluster.model_server.engine import Engine
+from slicewright.rehearsal.cluster.model_server.serving import own_part
+from slicewright.rehearsal.cluster.model_server.turns import Turns
 
 _RATE = 320.0
 """Tokens a second of a 1g.10gb."""

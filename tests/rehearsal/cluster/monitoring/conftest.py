@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
 from tests.rehearsal.cluster.monitoring.installed import Prometheus, install
 

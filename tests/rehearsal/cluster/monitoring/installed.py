@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from kubeapi.client import path_of
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS
-from rehearsal.plugins.charts import find
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS
+from slicewright.rehearsal.plugins.charts import find
 
 _LONG_S = 240
 _LOOK_S = 10

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from infra.manifests.monitoring.scrapes import monitors
-from kubeapi.client import path_of
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.manifests.monitoring.scrapes import monitors
+from slicewright.kubeapi.client import path_of
 from tests.rehearsal.cluster.monitoring.installed import Prometheus, Source, apply
 from tests.rehearsal.cluster.monitoring.queued import (
     oldest,

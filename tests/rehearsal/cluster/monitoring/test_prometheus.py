@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.cluster.monitoring.installed import Prometheus, Source
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from infra.manifests.monitoring.scrapes import monitors
-from kubeapi import ApiError
-from rehearsal.cluster.cert_manager.certificates import secret_of
-from rehearsal.scenario.existing_cluster import certificates
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.infra.manifests.monitoring.scrapes import monitors
+from slicewright.kubeapi import ApiError
+from slicewright.rehearsal.cluster.cert_manager.certificates import secret_of
+from slicewright.rehearsal.scenario.existing_cluster import certificates
 from tests.rehearsal.cluster.monitoring.installed import Prometheus, apply
 from tests.rehearsal.cluster.monitoring.queued import replicas, serve, waits
 

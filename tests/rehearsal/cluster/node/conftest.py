@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.node import launcher, root
-from rehearsal.cluster.node.launcher import Bind, LaunchSpec
-from rehearsal.cluster.node.machine import Machine
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.cluster.node import launcher, root
+from slicewright.rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from slicewright.rehearsal.cluster.node.machine import Machine
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.host.toolchain import Toolchain
 
 _DRIVER = Path("/usr/local/nvidia")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from rehearsal.cluster.kubelet.deviceplugin import messages
+from slicewright.rehearsal.cluster.kubelet.deviceplugin import messages
 
 
 class StubKubelet:

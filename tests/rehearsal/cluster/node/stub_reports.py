@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from rehearsal.cluster.control_plane import pki
+from slicewright.rehearsal.cluster.control_plane import pki
 
 _PATIENCE_S = 180
 

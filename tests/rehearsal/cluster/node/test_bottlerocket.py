@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, manifests, plan, stack_file
-from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus
-from rehearsal.clouds.aws.ec2.user_data import BadUserData
-from rehearsal.cluster.node.bottlerocket import booted, offered, settings_of
-from rehearsal.cluster.silicon import state
+from slicewright.infra import catalog, manifests, plan, stack_file
+from slicewright.rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus
+from slicewright.rehearsal.clouds.aws.ec2.user_data import BadUserData
+from slicewright.rehearsal.cluster.node.bottlerocket import booted, offered, settings_of
+from slicewright.rehearsal.cluster.silicon import state
 
 MACHINES = {
     "A100-40": "p4d.24xlarge",

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.node.launcher import Bind
 from tests.rehearsal.cluster.node.stub_api import StubApi
 
 _LABEL = "nvidia.com/device-plugin.config"

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.cluster.node.container_runtime import Container, Mode, Refused, devices, mode_of
-from rehearsal.cluster.silicon import device_nodes, state
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+from slicewright.rehearsal.cluster.node.container_runtime import (
+    Container,
+    Mode,
+    Refused,
+    devices,
+    mode_of,
+)
+from slicewright.rehearsal.cluster.silicon import device_nodes, state
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 MODES: tuple[Mode, ...] = ("legacy", "cdi")
 

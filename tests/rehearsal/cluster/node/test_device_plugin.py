@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
-from rehearsal.cluster.node.launcher import Bind
-from rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.silicon import state
 from tests.rehearsal.cluster.node.stub_kubelet import StubKubelet
 
 _BALANCED = ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]

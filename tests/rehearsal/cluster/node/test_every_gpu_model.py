@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, plan, stack_file
-from rehearsal.clouds.aws.machines import machines as aws_machines
-from rehearsal.clouds.gcp.machines import GPU_MODELS
-from rehearsal.cluster.node.launcher import Bind
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.models import models
-from rehearsal.scenario.existing_cluster.nodes import fake_key
-from rehearsal.scenario.stack_check import unrehearsable
+from slicewright.infra import catalog, plan, stack_file
+from slicewright.rehearsal.clouds.aws.machines import machines as aws_machines
+from slicewright.rehearsal.clouds.gcp.machines import GPU_MODELS
+from slicewright.rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.models import models
+from slicewright.rehearsal.scenario.existing_cluster.nodes import fake_key
+from slicewright.rehearsal.scenario.stack_check import unrehearsable
 from tests.rehearsal.cluster.gke_node.test_gke_plugin import GkeNode
 from tests.rehearsal.cluster.gke_node.test_gke_plugin import make_node as make_gke_node
 from tests.rehearsal.cluster.node.stub_kubelet import StubKubelet

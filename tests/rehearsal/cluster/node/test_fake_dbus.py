@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.cluster.node.fake_dbus import SystemBus
+from slicewright.rehearsal.cluster.node.fake_dbus import SystemBus
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from infra import catalog
-from infra.plan.model.offers import ReplicatedResource
-from infra.plan.partition.feature_labels import feature_labels
-from rehearsal.cluster.node.launcher import Bind
-from rehearsal.cluster.silicon import state
+from slicewright.infra import catalog
+from slicewright.infra.plan.model.offers import ReplicatedResource
+from slicewright.infra.plan.partition.feature_labels import feature_labels
+from slicewright.rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.silicon import state
 
 
 def _labels(node: Any, strategy: str, *flags: str, binds: tuple[Bind, ...] = ()) -> dict[str, str]:

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from apis.desired_state import Desired, DesiredGpu, dump
-from infra import delivery
-from infra.components import verified_start
-from rehearsal.cluster.node import launcher
-from rehearsal.cluster.node.forks import Forks, PythonCode
-from rehearsal.cluster.node.launcher import Bind, LaunchSpec
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.node_silicon import Injection
+from slicewright.apis.desired_state import Desired, DesiredGpu, dump
+from slicewright.infra import delivery
+from slicewright.infra.components import verified_start
+from slicewright.rehearsal.cluster.node import launcher
+from slicewright.rehearsal.cluster.node.forks import Forks, PythonCode
+from slicewright.rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.node_silicon import Injection
 from tests.rehearsal.cluster.node.stub_reports import StubReports, serving
 
 _CODE = Path(verified_start.__file__).read_text(encoding="utf-8")
@@ -341,8 +341,8 @@ def test_they_end_with_the_process_that_started_them(make_node: Any, tmp_path: P
     script = f"""
         import sys, threading
         from pathlib import Path
-        from rehearsal.cluster.node.forks import Forks
-        from rehearsal.cluster.node.launcher import LaunchSpec
+        from slicewright.rehearsal.cluster.node.forks import Forks
+        from slicewright.rehearsal.cluster.node.launcher import LaunchSpec
         spec = LaunchSpec(argv=("/bin/sleep", "1000"), env={{}}, log=Path({str(tmp_path)!r}, "log"),
             node_root=Path({str(node.files.root)!r}))
         started = []

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.node import launcher, privileges, root
-from rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.node import launcher, privileges, root
+from slicewright.rehearsal.cluster.node.launcher import Bind
 
 _PROJECT = Path(__file__).resolve().parents[4]
 
@@ -261,7 +261,7 @@ def test_programs_outlive_the_thread_that_started_them_but_not_the_process(
     script = f"""
         import sys, threading
         from pathlib import Path
-        from rehearsal.cluster.node.launcher import LaunchSpec, start
+        from slicewright.rehearsal.cluster.node.launcher import LaunchSpec, start
         root, log = Path({str(node.files.root)!r}), Path({str(tmp_path / "log")!r})
         spec = LaunchSpec(argv=("/bin/sleep", "100"), env={{}}, node_root=root, log=log)
         started = []
@@ -345,9 +345,12 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
         base.chmod(0o777)
         shutil.copy(toolchain.mig_parted, base / "nvidia-mig-parted")
         shutil.copy(toolchain.fake_nvml, base / "libnvidia-ml.so.1")
-        shutil.copytree(_PROJECT / "rehearsal/cluster/node", base / "code/rehearsal/cluster/node")
         shutil.copytree(
-            _PROJECT / "rehearsal/cluster/silicon", base / "code/rehearsal/cluster/silicon"
+            _PROJECT / "rehearsal/cluster/node", base / "code/slicewright/rehearsal/cluster/node"
+        )
+        shutil.copytree(
+            _PROJECT / "rehearsal/cluster/silicon",
+            base / "code/slicewright/rehearsal/cluster/silicon",
         )
         (base / "program").mkdir()
         with zipfile.ZipFile(base / "program/program", "w") as archive:
@@ -356,8 +359,8 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
             import sys; sys.path.insert(0, {str(base / "code")!r})
             from pathlib import Path
             from types import SimpleNamespace
-            from rehearsal.cluster.node import launcher, root
-            from rehearsal.cluster.node.machine import Machine
+            from slicewright.rehearsal.cluster.node import launcher, root
+            from slicewright.rehearsal.cluster.node.machine import Machine
             base = Path({str(base)!r})
             assert launcher.why_not() is None, launcher.why_not()
             assert not launcher.own().sys_admin
@@ -372,7 +375,7 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
                     env={{"LD_LIBRARY_PATH": "/usr/local/nvidia"}}, node_root=node.root,
                     log=base / "log", uid=uid, gid=uid, binds=(bind,))
                 assert launcher.start(spec).wait(timeout=180) == 0, (base / "log").read_text()
-            from rehearsal.cluster.node.forks import Forks
+            from slicewright.rehearsal.cluster.node.forks import Forks
             loaded = (*launcher.INTERPRETER, "-c", {_SELF!r}, "/code/program", "no hash")
             spec = launcher.LaunchSpec(argv=loaded, env={{}}, node_root=node.root,
                 log=base / "forked", uid=65532, gid=65532,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from infra import manifests, plan, stack_file
-from rehearsal.cluster.node import launcher
-from rehearsal.cluster.node.fake_dbus import SystemBus
-from rehearsal.cluster.node.launcher import Bind
-from rehearsal.cluster.silicon import state
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.rehearsal.cluster.node import launcher
+from slicewright.rehearsal.cluster.node.fake_dbus import SystemBus
+from slicewright.rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.silicon import state
 from tests.rehearsal.cluster.node.stub_api import StubApi
 
 _CONFIG = "nvidia.com/mig.config"

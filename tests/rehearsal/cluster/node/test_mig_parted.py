@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.node.launcher import Bind
-from rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.silicon import state
 
 _CONFIG = Path("/etc/mig-layouts/config.yaml")
 

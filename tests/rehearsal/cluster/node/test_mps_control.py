@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.containers import stand_ins
-from rehearsal.cluster.node import mps_control
-from rehearsal.cluster.node.launcher import Bind
-from rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.kubelet.containers import stand_ins
+from slicewright.rehearsal.cluster.node import mps_control
+from slicewright.rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.silicon import state
 
 REPLICAS = 4
 _SHARED = {

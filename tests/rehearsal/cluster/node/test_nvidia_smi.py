@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from node_agent.nvml.observed import Engines, Failure, MigDevice, Observation, ObservedGpu
-from rehearsal.cluster.node import nvidia_smi
+from slicewright.node_agent.nvml.observed import (
+    Engines,
+    Failure,
+    MigDevice,
+    Observation,
+    ObservedGpu,
+)
+from slicewright.rehearsal.cluster.node import nvidia_smi
 
 GPU = ObservedGpu(index=0, uuid="GPU-1", model="Tesla T4")
 DEVICE = MigDevice(

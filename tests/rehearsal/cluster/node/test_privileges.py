@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.cluster.node.privileges import Privileges, missing
+from slicewright.rehearsal.cluster.node.privileges import Privileges, missing
 
 SYSCTL = ("kernel.apparmor_restrict_unprivileged_userns", "1", "0")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.node import machine, root
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.models import UnknownModel
+from slicewright.rehearsal.cluster.node import machine, root
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.models import UnknownModel
 
 _ANNOTATION: dict[str, Any] = {
     "cloud": "gke",

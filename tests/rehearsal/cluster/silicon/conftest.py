@@ -12,8 +12,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.models import LIBRARY
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.models import LIBRARY
 
 BUILD = (
     "cc",

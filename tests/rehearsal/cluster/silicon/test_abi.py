@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-import node_agent
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.models import LIBRARY
+from slicewright import node_agent
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.models import LIBRARY
 
 _CALLER = Path(__file__).parent / "caller.c"
 _HEADER = "github.com/!n!v!i!d!i!a/go-nvml@v0.13.0-1/pkg/nvml/nvml.h"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.silicon import device_nodes, state
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+from slicewright.rehearsal.cluster.silicon import device_nodes, state
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs CAP_SYS_ADMIN to begin with")
 Container = Callable[[Iterable[str]], Path]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.models import LIBRARY
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.models import LIBRARY
 
 _GRAPHICS, _SM, _DRAM, _ABSENT, _UNKNOWN = 1, 2, 10, 199, 333
 

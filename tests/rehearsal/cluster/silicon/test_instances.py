@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.silicon import placement, state
-from rehearsal.cluster.silicon.models import Model, model, models
+from slicewright.rehearsal.cluster.silicon import placement, state
+from slicewright.rehearsal.cluster.silicon.models import Model, model, models
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.state import Injection
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.state import Injection
 
 _root_only = pytest.mark.skipif(
     os.geteuid() != 0, reason="changing MIG mode needs root, as on real GPUs"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rehearsal.cluster.silicon import models, node_silicon, placement, state
+from slicewright.rehearsal.cluster.silicon import models, node_silicon, placement, state
 from tests.properties import examples
 
 _MIG_MODELS = sorted(key for key, kind in models.models().items() if kind.mig != "none")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon import state
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake"
@@ -97,7 +97,7 @@ _PROBER = """
 import ctypes, os, sys
 from pathlib import Path
 import pynvml as n
-from rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon import state
 n.nvmlLib = ctypes.CDLL(sys.argv[1])
 def probe():
     n.nvmlInit()

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.host import processes
-from rehearsal.host.processes import Recorded, kernel, records
-from rehearsal.host.processes.marks import marked
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.processes import Recorded, kernel, records
+from slicewright.rehearsal.host.processes.marks import marked
 
 SLEEP = ["sleep", "300"]
 # Ends on SIGTERM and appends its name to a file; creates another file once its trap is set.
@@ -87,7 +87,8 @@ def test_the_record_is_there_when_the_program_begins(environment: Path) -> None:
 def test_a_program_whose_starter_dies_before_the_record_never_runs(environment: Path) -> None:
     starter = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from rehearsal.host import processes; from rehearsal.host.processes import records\n"
+        "from slicewright.rehearsal.host import processes\n"
+        "from slicewright.rehearsal.host.processes import records\n"
         "records.store = lambda record: os.kill(os.getpid(), signal.SIGKILL)\n"
         "processes.start(Path(sys.argv[1]), 'orphan', ['sh', '-c', ': >ran; sleep 300'], "
         "cwd=Path(sys.argv[1]))\n"
@@ -226,7 +227,8 @@ def test_a_process_with_a_reused_pid_is_left_alone(
 
 def test_after_kill_9_of_the_starter_everything_is_found_and_ended(environment: Path) -> None:
     starter = (
-        "import os, signal, sys; from pathlib import Path; from rehearsal.host import processes\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from slicewright.rehearsal.host import processes\n"
         "e = Path(sys.argv[1])\n"
         "processes.start(e, 'one', ['sleep', '300'])\n"
         "processes.start(e, 'two', ['sh', '-c', 'setsid sleep 300 & echo $! >grandchild; "
@@ -311,7 +313,8 @@ def test_what_is_not_of_this_environment_is_left_alone(
 def test_the_caller_is_not_ended(environment: Path) -> None:
     """A process of the environment may clean up the rest of it."""
     script = (
-        "import sys; from pathlib import Path; from rehearsal.host.processes.ending import "
+        "import sys; from pathlib import Path; "
+        "from slicewright.rehearsal.host.processes.ending import "
         "end_descendants\n"
         "end_descendants(Path(sys.argv[1]), 'cleaner'); print('still here')\n"
     )

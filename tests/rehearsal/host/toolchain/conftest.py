@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain.acquisition import obtain
-from rehearsal.host.toolchain.found import Found
-from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import Binary, GoModule, Release, Tool
+from slicewright.rehearsal.host.toolchain.acquisition import obtain
+from slicewright.rehearsal.host.toolchain.found import Found
+from slicewright.rehearsal.host.toolchain.settings import Settings
+from slicewright.rehearsal.host.toolchain.tools import Binary, GoModule, Release, Tool
 
 FAKE_GO = """#!/bin/sh
 # A fake Go: "builds" a script that prints the version in the module's file VERSION.

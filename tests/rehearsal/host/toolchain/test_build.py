@@ -20,20 +20,20 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import cache as caching
-from rehearsal.host.toolchain import disk, go_sdk, reporting
-from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
-from rehearsal.host.toolchain.tools import Binary, CLibrary, GoModule, Module
+from slicewright.rehearsal.host.toolchain import cache as caching
+from slicewright.rehearsal.host.toolchain import disk, go_sdk, reporting
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from slicewright.rehearsal.host.toolchain.tools import Binary, CLibrary, GoModule, Module
 
 # Another process of the same user that obtains the same tool. Prints its report; exits like the
 # command.
 OTHER = """
     import sys
     from pathlib import Path
-    from rehearsal.host.toolchain.acquisition import obtain
-    from rehearsal.host.toolchain.errors import ToolchainError
-    from rehearsal.host.toolchain.settings import Settings
-    from rehearsal.host.toolchain.tools import Binary, GoModule, Tool
+    from slicewright.rehearsal.host.toolchain.acquisition import obtain
+    from slicewright.rehearsal.host.toolchain.errors import ToolchainError
+    from slicewright.rehearsal.host.toolchain.settings import Settings
+    from slicewright.rehearsal.host.toolchain.tools import Binary, GoModule, Tool
     root = Path(sys.argv[1])
     tool = Tool(name="tool", version="1.2.3", expected_s=1,
         source=GoModule(directory=root / "source"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.host.toolchain import disk
+from slicewright.rehearsal.host.toolchain import disk
 
 REMEDY = "choose another --directory"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain.tools import Release, machine
+from slicewright.rehearsal.host.toolchain.tools import Release, machine
 
 PROGRAM = b"#!/bin/sh\necho tool v1.2.3\n" + b"#" * 300_000
 FILE = "/owner/tool/releases/download/v1.2.3/tool-linux"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import go_sdk
-from rehearsal.host.toolchain.cache import Cache
-from rehearsal.host.toolchain.errors import MissingPrerequisite
-from rehearsal.host.toolchain.go_sdk import Sdk
-from rehearsal.host.toolchain.tools import GO_MINIMUM, TOOLS, GoModule, machine
-from rehearsal.host.toolchain.versions import Answers
+from slicewright.rehearsal.host.toolchain import go_sdk
+from slicewright.rehearsal.host.toolchain.cache import Cache
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.rehearsal.host.toolchain.tools import GO_MINIMUM, TOOLS, GoModule, machine
+from slicewright.rehearsal.host.toolchain.versions import Answers
 
 
 def ensure(bench: Any, **changes: Any) -> Sdk:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import versions
-from rehearsal.host.toolchain.tools import Binary
+from slicewright.rehearsal.host.toolchain import versions
+from slicewright.rehearsal.host.toolchain.tools import Binary
 
 
 def put(bench: Any, write_script: Any, version: str) -> Path:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from rehearsal.host import toolchain
-from rehearsal.host.toolchain import Toolchain, versions, workload_tools
-from rehearsal.host.toolchain.tools import TOOLS, Tool
+from slicewright.rehearsal.host import toolchain
+from slicewright.rehearsal.host.toolchain import Toolchain, versions, workload_tools
+from slicewright.rehearsal.host.toolchain.tools import TOOLS, Tool
 
 pytestmark = pytest.mark.rehearsal
 

@@ -9,9 +9,14 @@ import time
 import pytest
 from rich.console import Console
 
-from rehearsal.host.toolchain import reporting
-from rehearsal.host.toolchain.reporting import LINKING, LogReporter, elapsed, reporter_of
-from rehearsal.host.toolchain.terminal import TerminalReporter, reporter
+from slicewright.rehearsal.host.toolchain import reporting
+from slicewright.rehearsal.host.toolchain.reporting import (
+    LINKING,
+    LogReporter,
+    elapsed,
+    reporter_of,
+)
+from slicewright.rehearsal.host.toolchain.terminal import TerminalReporter, reporter
 
 
 def test_more_time_than_estimated_is_never_shown_as_x_of_y() -> None:

@@ -11,11 +11,17 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain, ToolchainError, assemble, triton, workload_tools
-from rehearsal.host.toolchain.__main__ import main
-from rehearsal.host.toolchain.found import Found
-from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
-from rehearsal.host.toolchain.tools import TOOLS, CLibrary, GoModule, Tool
+from slicewright.rehearsal.host.toolchain import (
+    Toolchain,
+    ToolchainError,
+    assemble,
+    triton,
+    workload_tools,
+)
+from slicewright.rehearsal.host.toolchain.__main__ import main
+from slicewright.rehearsal.host.toolchain.found import Found
+from slicewright.rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
+from slicewright.rehearsal.host.toolchain.tools import TOOLS, CLibrary, GoModule, Tool
 
 PROJECT = Path(__file__).resolve().parents[4]
 ALL = (*TOOLS, *workload_tools.TOOLS)
@@ -147,9 +153,9 @@ def test_settings_are_read_from_the_environment_and_invalid_values_refused() -> 
 def test_the_command_prints_a_table_or_json(
     bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
+    monkeypatch.setattr("slicewright.rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
     monkeypatch.setattr(
-        "rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
+        "slicewright.rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
     )
     assert main([]) == 0
     head, row = capsys.readouterr().out.splitlines()
@@ -164,11 +170,11 @@ def test_the_command_prints_a_table_or_json(
 def test_the_command_obtains_a_group_only_when_asked(
     bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", ())
+    monkeypatch.setattr("slicewright.rehearsal.host.toolchain.__main__.TOOLS", ())
     keda = replace(bench.tool(), group="autoscaling")
-    monkeypatch.setattr("rehearsal.host.toolchain.workload_tools.TOOLS", (keda,))
+    monkeypatch.setattr("slicewright.rehearsal.host.toolchain.workload_tools.TOOLS", (keda,))
     monkeypatch.setattr(
-        "rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
+        "slicewright.rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
     )
     server = bench.bin / "tritonserver"
     monkeypatch.setattr(triton, "ensure", lambda *_: server)
@@ -193,9 +199,9 @@ def test_the_command_obtains_a_group_only_when_asked(
 def test_the_command_ends_with_a_message_and_an_exit_code(
     bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
+    monkeypatch.setattr("slicewright.rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
     monkeypatch.setattr(
-        "rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
+        "slicewright.rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
     )
     (bench.bin / "fail").write_text("broken\n")
     assert main([]) == 1

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain, triton, workload_tools
-from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
-from rehearsal.host.toolchain.triton import Interpreter
+from slicewright.rehearsal.host.toolchain import Toolchain, triton, workload_tools
+from slicewright.rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from slicewright.rehearsal.host.toolchain.triton import Interpreter
 
 PYTHON = Interpreter("3.11", Path("/usr/lib/libpython3.11.so.1.0"), (2, 36))
 HERE = "linux-x86_64"

@@ -10,17 +10,23 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.__main__ import protocols
-from rehearsal.clouds.aws import account
-from rehearsal.clouds.core.client import CloudClient
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
-from rehearsal.clouds.endpoint import Endpoint
-from rehearsal.clouds.server import Server
-from rehearsal.clouds.service import Cloud
-from rehearsal.plugins.bridge.provider import BridgedProvider
-from rehearsal.plugins.engine.plugin import Checked, Created, Difference, InitFailed, ReadBack
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.engine.requests import (
+from slicewright.rehearsal.clouds.__main__ import protocols
+from slicewright.rehearsal.clouds.aws import account
+from slicewright.rehearsal.clouds.core.client import CloudClient
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from slicewright.rehearsal.clouds.endpoint import Endpoint
+from slicewright.rehearsal.clouds.server import Server
+from slicewright.rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.plugins.bridge.provider import BridgedProvider
+from slicewright.rehearsal.plugins.engine.plugin import (
+    Checked,
+    Created,
+    Difference,
+    InitFailed,
+    ReadBack,
+)
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.engine.requests import (
     Autonaming,
     CheckRequest,
     CreateRequest,
@@ -29,7 +35,7 @@ from rehearsal.plugins.engine.requests import (
     ReadRequest,
     UpdateRequest,
 )
-from rehearsal.scenario import cloud_variables
+from slicewright.rehearsal.scenario import cloud_variables
 
 
 @contextmanager

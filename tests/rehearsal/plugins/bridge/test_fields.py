@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
-from rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
 
 FIELDS = {
     **same("name", "labels", "flag"),

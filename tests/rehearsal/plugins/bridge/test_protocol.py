@@ -63,7 +63,12 @@ def launch(environment: Path) -> Iterator[Launch]:
         env = {k: v for k, v in os.environ.items() if k != "SLICEWRIGHT_REHEARSAL"}
         if inside:
             env["SLICEWRIGHT_REHEARSAL"] = str(environment)
-        argv = [sys.executable, "-m", f"rehearsal.plugins.providers.{package}", "127.0.0.1:1"]
+        argv = [
+            sys.executable,
+            "-m",
+            f"slicewright.rehearsal.plugins.providers.{package}",
+            "127.0.0.1:1",
+        ]
         process = subprocess.Popen(
             argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-import rehearsal
-from rehearsal.plugins.bridge.extract_schemas import RESOURCES, extract
-from rehearsal.plugins.bridge.schema import Schema
-from rehearsal.plugins.providers.aws.provider import AwsProvider
-from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from slicewright import rehearsal
+from slicewright.rehearsal.plugins.bridge.extract_schemas import RESOURCES, extract
+from slicewright.rehearsal.plugins.bridge.schema import Schema
+from slicewright.rehearsal.plugins.providers.aws.provider import AwsProvider
+from slicewright.rehearsal.plugins.providers.gcp.provider import GcpProvider
 
 PROVIDERS = {"gcp": GcpProvider, "aws": AwsProvider}
 
 
 @pytest.mark.parametrize("package", ["gcp", "aws"])
 def test_the_schemas_match_the_installed_sdks(package: str) -> None:
-    """If it fails: python -m rehearsal.plugins.bridge.extract_schemas"""
+    """If it fails: python -m slicewright.rehearsal.plugins.bridge.extract_schemas"""
     stored = json.loads(
         (
             Path(rehearsal.__file__).parent / "plugins" / "providers" / package / "schema.json"

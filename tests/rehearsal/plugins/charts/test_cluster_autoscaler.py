@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.charts import NoSuchChart, find
+from slicewright.rehearsal.plugins.charts import NoSuchChart, find
 
 REPOSITORY = "https://kubernetes.github.io/autoscaler"
 CHART = find("cluster-autoscaler", repository=REPOSITORY, version="9.59.0")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.charts import NoSuchChart, find
+from slicewright.rehearsal.plugins.charts import NoSuchChart, find
 
 REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"
 CHART = find("gpu-operator", repository=REPOSITORY, version="v26.7.0")

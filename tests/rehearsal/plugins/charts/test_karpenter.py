@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from infra import catalog
-from rehearsal.clouds.aws.eks.installed_controllers import PodIdentity
-from rehearsal.clouds.aws.eks.karpenter_objects import Settings, settings_of
-from rehearsal.plugins.charts import find
+from slicewright.infra import catalog
+from slicewright.rehearsal.clouds.aws.eks.installed_controllers import PodIdentity
+from slicewright.rehearsal.clouds.aws.eks.karpenter_objects import Settings, settings_of
+from slicewright.rehearsal.plugins.charts import find
 
 VERSION = catalog.karpenter_release().chart
 REPOSITORY = "oci://public.ecr.aws/karpenter"

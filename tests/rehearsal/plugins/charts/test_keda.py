@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rehearsal.plugins.charts import NoSuchChart, find
+from slicewright.rehearsal.plugins.charts import NoSuchChart, find
 
 REPOSITORY = "https://kedacore.github.io/charts"
 CHART = find("keda", repository=REPOSITORY, version="2.21.0")

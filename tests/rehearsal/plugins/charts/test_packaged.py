@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.charts import find, packaged
-from rehearsal.plugins.charts.gpu_operator import VERSION
+from slicewright.rehearsal.plugins.charts import find, packaged
+from slicewright.rehearsal.plugins.charts.gpu_operator import VERSION
 
 CHART = find("gpu-operator", repository="https://helm.ngc.nvidia.com/nvidia", version=None)
 HOOK = "helm.sh/hook"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from rehearsal.plugins.charts import NoSuchChart, find
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.rehearsal.plugins.charts import NoSuchChart, find
 
 REPOSITORY = "https://prometheus-community.github.io/helm-charts"
 CHART = find("kube-prometheus-stack", repository=REPOSITORY, version="88.5.3")

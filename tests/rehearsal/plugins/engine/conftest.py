@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.engine import served_program
-from rehearsal.plugins.engine.home import make_home
-from rehearsal.plugins.engine.language_host import LanguageHost, attach
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.engine import served_program
+from slicewright.rehearsal.plugins.engine.home import make_home
+from slicewright.rehearsal.plugins.engine.language_host import LanguageHost, attach
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rehearsal.plugins.engine.home import make_home
+from slicewright.rehearsal.plugins.engine.home import make_home
 
 
 def _log_files(project: Any) -> list[Path]:

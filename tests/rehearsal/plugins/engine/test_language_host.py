@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 
-from rehearsal.plugins.engine.language_host import LanguageHost, attach
-from rehearsal.plugins.engine.protocol import language_pb2, language_pb2_grpc
+from slicewright.rehearsal.plugins.engine.language_host import LanguageHost, attach
+from slicewright.rehearsal.plugins.engine.protocol import language_pb2, language_pb2_grpc
 
 
 def test_a_program_runs_with_its_config_and_exports(either: Any) -> None:
@@ -140,7 +140,7 @@ def test_the_engine_finds_the_host_on_path_and_it_exits_on_sigint(
     script.write_text(
         f"#!{sys.executable}\n"
         "import os\n"
-        "from rehearsal.plugins.engine import language_host\n"
+        "from slicewright.rehearsal.plugins.engine import language_host\n"
         "leave = os._exit\n"
         f"os._exit = lambda status: (open({str(left)!r}, 'a').write(f'{{status}} '), "
         "leave(status))\n"

@@ -17,11 +17,15 @@ import grpc
 import pytest
 from google.protobuf import empty_pb2
 
-from rehearsal.plugins.engine.plugin import Checked, Created, Difference, ProviderPlugin
-from rehearsal.plugins.engine.properties import UNKNOWN, Properties, decode, encode
-from rehearsal.plugins.engine.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
-from rehearsal.plugins.engine.provider_server import AttachedServer
-from rehearsal.plugins.engine.requests import (
+from slicewright.rehearsal.plugins.engine.plugin import Checked, Created, Difference, ProviderPlugin
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Properties, decode, encode
+from slicewright.rehearsal.plugins.engine.protocol import (
+    engine_pb2_grpc,
+    provider_pb2,
+    provider_pb2_grpc,
+)
+from slicewright.rehearsal.plugins.engine.provider_server import AttachedServer
+from slicewright.rehearsal.plugins.engine.requests import (
     Autonaming,
     CheckConfigRequest,
     CheckRequest,
@@ -36,9 +40,9 @@ from rehearsal.plugins.engine.requests import (
 )
 
 PLUGIN = textwrap.dedent("""
-    from rehearsal.plugins.engine.plugin import *
-    from rehearsal.plugins.engine.properties import UNKNOWN
-    from rehearsal.plugins.engine.provider_server import serve
+    from slicewright.rehearsal.plugins.engine.plugin import *
+    from slicewright.rehearsal.plugins.engine.properties import UNKNOWN
+    from slicewright.rehearsal.plugins.engine.provider_server import serve
 
     class Sample(ProviderPlugin):
         version = "9.8.7"
@@ -345,7 +349,8 @@ def test_a_message_beyond_grpcs_default_limit_passes(engine: Engine) -> None:
 
 def test_the_stubs_load_without_the_sdk_and_do_not_replace_it() -> None:
     program = (
-        "import sys, rehearsal.plugins.engine.protocol as p; assert 'pulumi' not in sys.modules; "
+        "import sys, slicewright.rehearsal.plugins.engine.protocol as p; "
+        "assert 'pulumi' not in sys.modules; "
         "import pulumi; from pulumi.runtime.proto import provider_pb2; assert provider_pb2 "
         "is p.provider_pb2; "
         "assert hasattr(pulumi, 'CustomResource')"

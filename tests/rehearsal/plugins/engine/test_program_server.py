@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.plugins.engine import served_program
-from rehearsal.plugins.engine.served_program import VARIABLE, ServedProgram
+from slicewright.rehearsal.plugins.engine import served_program
+from slicewright.rehearsal.plugins.engine.served_program import VARIABLE, ServedProgram
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf import struct_pb2
 
-from rehearsal.plugins.engine.properties import (
+from slicewright.rehearsal.plugins.engine.properties import (
     UNKNOWN,
     Secret,
     decode,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import stack_file
+from slicewright.infra import stack_file
 
 NUMBERS = """
     0 -0 +0 1 -1 +5 12 007 017 08 09 -012 0o17 0O17 -0o7 +0o7 0o8 0x1F 0X1f -0x1f +0xA 0xG 0b11

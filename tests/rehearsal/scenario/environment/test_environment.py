@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core import access
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import cloud_variables
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario.environment import PROJECT, Environment
-from rehearsal.scenario.errors import RehearsalError, WrongUse
+from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import cloud_variables
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario.environment import PROJECT, Environment
+from slicewright.rehearsal.scenario.errors import RehearsalError, WrongUse
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_the_stand_in_serves_where_no_official_plugin_is_installed(
 ) -> None:
     environment = environments.create(tmp_path / "E", tools)
     assert (
-        "rehearsal.plugins.providers.kubernetes"
+        "slicewright.rehearsal.plugins.providers.kubernetes"
         in (environment.root / "bin" / "pulumi-resource-kubernetes").read_text()
     )
 
@@ -86,7 +86,7 @@ def test_the_newest_installed_official_kubernetes_plugin_takes_its_place(
     environment = environments.create(tmp_path / "E", tools)
     assert (environment.root / "bin" / "pulumi-resource-kubernetes").resolve() == paths[newest]
     assert (
-        "rehearsal.plugins.providers.gcp"
+        "slicewright.rehearsal.plugins.providers.gcp"
         in (environment.root / "bin" / "pulumi-resource-gcp").read_text()
     )
 
@@ -112,7 +112,7 @@ def test_the_official_plugin_can_be_kept_out(
     monkeypatch.setenv("SLICEWRIGHT_KUBERNETES_PLUGIN", "stand-in")
     environment = environments.create(tmp_path / "E", tools)
     assert (
-        "rehearsal.plugins.providers.kubernetes"
+        "slicewright.rehearsal.plugins.providers.kubernetes"
         in (environment.root / "bin" / "pulumi-resource-kubernetes").read_text()
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.scenario.existing_cluster.leftovers import of_adopted, of_uninstalled
+from slicewright.rehearsal.scenario.existing_cluster.leftovers import of_adopted, of_uninstalled
 
 LABEL = "nodes/a-1: metadata.labels[{}] is new: '{}'"
 POD = "pods/nvidia/nvidia-mig-manager-x is new"

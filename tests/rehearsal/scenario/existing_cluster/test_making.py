@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from infra import plan, stack_file
-from infra.plan import ExistingFleetPlan
-from kubeapi import Client
-from rehearsal.host import processes
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario import existing_cluster
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.existing_cluster import Differences, making
+from slicewright.infra import plan, stack_file
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario import existing_cluster
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.existing_cluster import Differences, making
 
 NONE = Differences(of_operator=(), others=())
 

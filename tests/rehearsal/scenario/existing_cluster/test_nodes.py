@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from apis.names import POOL_LABEL
-from infra import catalog, plan, stack_file
-from infra.plan import ExistingFleetPlan
-from rehearsal.cluster.node import machine
-from rehearsal.cluster.silicon.models import models
-from rehearsal.scenario.environment import PROJECT
-from rehearsal.scenario.existing_cluster.nodes import fake_key, node_objects
+from slicewright.apis.names import POOL_LABEL
+from slicewright.infra import catalog, plan, stack_file
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.rehearsal.cluster.node import machine
+from slicewright.rehearsal.cluster.silicon.models import models
+from slicewright.rehearsal.scenario.environment import PROJECT
+from slicewright.rehearsal.scenario.existing_cluster.nodes import fake_key, node_objects
 
 
 @pytest.fixture

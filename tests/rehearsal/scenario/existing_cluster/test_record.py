@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError
-from rehearsal.scenario.existing_cluster import record
+from slicewright.kubeapi import ApiError
+from slicewright.rehearsal.scenario.existing_cluster import record
 
 NODE: dict[str, Any] = {
     "metadata": {

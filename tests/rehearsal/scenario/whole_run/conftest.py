@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client, Unreachable, list_and_watch
-from rehearsal.cluster.control_plane import process_images
-from rehearsal.cluster.node import launcher
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import checkpoints
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.kubeapi import ApiError, Client, Unreachable, list_and_watch
+from slicewright.rehearsal.cluster.control_plane import process_images
+from slicewright.rehearsal.cluster.node import launcher
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import checkpoints
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 
 Make = Callable[[str], Environment]
 WHOLE_GPU = {

@@ -21,17 +21,17 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.session import Session
 
-from kubeapi import ApiError, Client, Unreachable
-from rehearsal.clouds.aws.state import NODE_GROUPS
-from rehearsal.clouds.core.fault_file import SpotPreemption
-from rehearsal.clouds.core.store import Store
-from rehearsal.cluster import control_plane
-from rehearsal.cluster.kubelet.nodes.holds import Holds
-from rehearsal.cluster.silicon import state
-from rehearsal.host import processes
-from rehearsal.scenario import faults
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import RehearsalError
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS
+from slicewright.rehearsal.clouds.core.fault_file import SpotPreemption
+from slicewright.rehearsal.clouds.core.store import Store
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.errors import RehearsalError
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run.fleet_watcher import NODES, PODS, POOLS
 from tests.rehearsal.scenario.whole_run.invariants import (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from kubeapi import ApiError, Client, JsonObject, Unreachable, list_and_watch
+from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable, list_and_watch
 from tests.rehearsal.scenario.whole_run.invariants import Invariants
 
 _DOCS = Path(__file__).parents[4] / "docs" / "reference"

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.host import processes
-from rehearsal.scenario import cloud_variables
-from rehearsal.scenario.engine_runs import Outcome
-from rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.scenario import cloud_variables
+from slicewright.rehearsal.scenario.engine_runs import Outcome
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.gitops.pipelines import ROOT, github, known
 
 _LINKS = ("gitops", "policy")

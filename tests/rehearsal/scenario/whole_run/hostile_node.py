@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from apis import names
-from kubeapi import ApiError, Client, Unreachable
+from slicewright.apis import names
+from slicewright.kubeapi import ApiError, Client, Unreachable
 from tests.odd_values import TEXTS
 
 NODES = "/api/v1/nodes"

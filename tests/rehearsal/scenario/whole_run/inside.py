@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from infra import delivery
-from kubeapi import ApiError, Client
-from rehearsal.scenario import walkthrough
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.walkthrough import Walkthrough
+from slicewright.infra import delivery
+from slicewright.kubeapi import ApiError, Client
+from slicewright.rehearsal.scenario import walkthrough
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.walkthrough import Walkthrough
 
 _CODE = "look"
 T = TypeVar("T")

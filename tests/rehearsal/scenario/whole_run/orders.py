@@ -11,14 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from apis.names import POOL_LABEL
-from kubeapi import ApiError, Client, Unreachable, list_and_watch
-from rehearsal.cluster.kubelet.nodes.holds import Holds, holds_of
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.cluster.silicon import state
-from rehearsal.scenario import faults, proof
-from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment
+from slicewright.apis.names import POOL_LABEL
+from slicewright.kubeapi import ApiError, Client, Unreachable, list_and_watch
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds, holds_of
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.scenario import faults, proof
+from slicewright.rehearsal.scenario.engine_runs import Engine, Outcome
+from slicewright.rehearsal.scenario.environment import Environment
 
 _REPORTS = "/apis/slicewright.io/v1alpha1/gpunodereports"
 _PODS = "/api/v1/namespaces/slicewright-system/pods"

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from infra import plan
-from infra.plan import ExistingFleetPlan
-from kubeapi import ApiError, Client
-from kubeapi.client import path_of
-from rehearsal.scenario import existing_cluster
-from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.existing_cluster import operator_to_adopt, record
+from slicewright.apis import names
+from slicewright.infra import plan
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import ApiError, Client
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.scenario import existing_cluster
+from slicewright.rehearsal.scenario.engine_runs import Engine, Outcome
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.existing_cluster import operator_to_adopt, record
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import until

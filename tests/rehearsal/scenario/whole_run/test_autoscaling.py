@@ -23,17 +23,17 @@ from urllib.parse import urlencode
 
 import pytest
 
-from infra import plan
-from infra.plan import ExistingFleetPlan
-from kubeapi import Client
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.cluster.silicon import state
-from rehearsal.cluster.silicon.node_silicon import Load
-from rehearsal.host.toolchain import Toolchain, triton
-from rehearsal.scenario import existing_cluster, model_shares
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.infra import plan
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon.node_silicon import Load
+from slicewright.rehearsal.host.toolchain import Toolchain, triton
+from slicewright.rehearsal.scenario import existing_cluster, model_shares
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run.waiting import until
 

@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from apis.names import POOL_LABEL
-from infra import manifests, plan
-from kubeapi import Client
-from rehearsal.cluster.silicon import state
-from rehearsal.scenario import cloud_variables
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.apis.names import POOL_LABEL
 from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
+from slicewright.infra import manifests, plan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.scenario import cloud_variables
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 
 pytestmark = [

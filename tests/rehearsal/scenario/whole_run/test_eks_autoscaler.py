@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from apis import names
-from kubeapi import Client
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.apis import names
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
 from tests.rehearsal.cluster.monitoring.installed import served_demand
 from tests.rehearsal.scenario.stack_edits import edited_fleet

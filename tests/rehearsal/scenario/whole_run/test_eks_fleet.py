@@ -19,18 +19,18 @@ from typing import Any
 import pytest
 import yaml
 
-from apis import names as api
-from apis.desired_state import digest
-from apis.names import CHANGE_ANNOTATION, NODE_CONDITION, POOL_LABEL
-from infra import plan
-from kubeapi import Client
-from rehearsal.clouds.core import call_log
-from rehearsal.cluster.kubelet.nodes.holds import Holds
-from rehearsal.cluster.silicon import state
-from rehearsal.scenario import faults, proof, walkthrough
-from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from slicewright.apis import names as api
+from slicewright.apis.desired_state import digest
+from slicewright.apis.names import CHANGE_ANNOTATION, NODE_CONDITION, POOL_LABEL
+from slicewright.infra import plan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.clouds.core import call_log
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.scenario import faults, proof, walkthrough
+from slicewright.rehearsal.scenario.engine_runs import Engine, Outcome
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.walkthrough import WALKTHROUGHS
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kubeapi import Client
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.test_eks_autoscaler import SLICE
 from tests.rehearsal.scenario.whole_run.waiting import until

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rehearsal.cluster.kubelet.nodes.holds import Holds
-from rehearsal.cluster.node import container_runtime
-from rehearsal.scenario.engine_runs import Outcome
-from rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds
+from slicewright.rehearsal.cluster.node import container_runtime
+from slicewright.rehearsal.scenario.engine_runs import Outcome
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.orders import (
     AGENT,

@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 import yaml
 
-from apis.names import API_VERSION, NODE_CONDITION, POOL_LABEL, REPORT_PLURAL
-from infra import plan
-from infra.plan import ExistingFleetPlan
-from kubeapi import Client
-from rehearsal.scenario import existing_cluster, proof, walkthrough
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import PROJECT, Environment
-from rehearsal.scenario.existing_cluster.nodes import node_objects
-from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright import cli
+from slicewright.apis.names import API_VERSION, NODE_CONDITION, POOL_LABEL, REPORT_PLURAL
 from slicewright.exit_codes import VERIFIED
+from slicewright.infra import plan
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.scenario import existing_cluster, proof, walkthrough
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import PROJECT, Environment
+from slicewright.rehearsal.scenario.existing_cluster.nodes import node_objects
+from slicewright.rehearsal.scenario.walkthrough import WALKTHROUGHS
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import slicewright

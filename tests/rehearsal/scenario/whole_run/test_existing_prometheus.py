@@ -14,13 +14,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from infra import plan
-from infra.plan import ExistingFleetPlan
-from kubeapi import Client
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS
-from rehearsal.scenario import existing_cluster
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.infra import plan
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS
+from slicewright.rehearsal.scenario import existing_cluster
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.waiting import until
 

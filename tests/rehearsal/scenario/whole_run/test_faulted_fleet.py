@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client, Unreachable
-from rehearsal.scenario import faults
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.kubeapi import ApiError, Client, Unreachable
+from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.fleet_faults import Drawn, Fleet, Layout
 from tests.rehearsal.scenario.whole_run.fleet_watcher import (

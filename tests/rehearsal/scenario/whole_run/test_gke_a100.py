@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kubeapi import Client
-from rehearsal.scenario import failing_pods, proof
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.scenario import failing_pods, proof
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 
 pytestmark = [
     pytest.mark.rehearsal,

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
-from infra import plan
-from kubeapi import Client
-from rehearsal.clouds.core import call_log
-from rehearsal.clouds.core.fault_file import SpotPreemption
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario import faults, proof, walkthrough
-from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright import cli
+from slicewright.apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
 from slicewright.exit_codes import NOT_VERIFIED, VERIFIED
+from slicewright.infra import plan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.clouds.core import call_log
+from slicewright.rehearsal.clouds.core.fault_file import SpotPreemption
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario import faults, proof, walkthrough
+from slicewright.rehearsal.scenario.engine_runs import Engine, Outcome
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.walkthrough import WALKTHROUGHS
 from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright

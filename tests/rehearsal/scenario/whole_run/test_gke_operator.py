@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from apis.names import POOL_LABEL
-from kubeapi import Client
-from rehearsal.clouds.gcp.gke import addons
-from rehearsal.scenario import proof
-from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment
+from slicewright.apis.names import POOL_LABEL
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.clouds.gcp.gke import addons
+from slicewright.rehearsal.scenario import proof
+from slicewright.rehearsal.scenario.engine_runs import Engine, Outcome
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kubeapi import Client
-from rehearsal.scenario import proof
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.scenario import proof
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.whole_run.test_gke_operator import INSTALLER, PODS, pod
 from tests.rehearsal.scenario.whole_run.waiting import until
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubeapi import Client
-from kubeapi.client import credentials_of
-from rehearsal.cluster import control_plane
-from rehearsal.scenario import faults
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.kubeapi import Client
+from slicewright.kubeapi.client import credentials_of
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.fleet_controller.conftest import ApiServer
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.fleet_faults import Fleet, Layout

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.host.processes import marks
-from rehearsal.host.processes.marks import marked
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import environment as environments
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.host.processes import marks
+from slicewright.rehearsal.host.processes.marks import marked
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.scenario import environment as environments
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 
 pytestmark = [pytest.mark.rehearsal]
 ENGINES_DIE = True

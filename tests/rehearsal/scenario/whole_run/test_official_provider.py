@@ -16,18 +16,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra import manifests, plan
-from infra.plan import EksFleetPlan
-from kubeapi import Client
-from rehearsal.host.toolchain import Toolchain, workload_tools
-from rehearsal.host.toolchain.go_sdk import Sdk
-from rehearsal.host.toolchain.tools import GoModule
-from rehearsal.plugins import charts
-from rehearsal.plugins.charts import packaged
-from rehearsal.plugins.charts.gpu_operator.values import DEFAULTS
-from rehearsal.scenario import official_plugins, proof
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.infra import manifests, plan
+from slicewright.infra.plan import EksFleetPlan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.host.toolchain import Toolchain, workload_tools
+from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
+from slicewright.rehearsal.host.toolchain.tools import GoModule
+from slicewright.rehearsal.plugins import charts
+from slicewright.rehearsal.plugins.charts import packaged
+from slicewright.rehearsal.plugins.charts.gpu_operator.values import DEFAULTS
+from slicewright.rehearsal.scenario import official_plugins, proof
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.infra.cross_check import go_module
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from apis.names import (
+from slicewright.apis.names import (
     API_VERSION,
     NODE_CONDITION,
     POOL_LABEL,
@@ -28,15 +28,15 @@ from apis.names import (
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
 )
-from kubeapi import Client
-from kubeapi.client import path_of
-from rehearsal.cluster.kubelet.nodes.holds import Holds
-from rehearsal.cluster.node import containerd
-from rehearsal.cluster.node.root import NodeFiles
-from rehearsal.cluster.silicon import state
-from rehearsal.scenario import faults
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.kubeapi import Client
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds
+from slicewright.rehearsal.cluster.node import containerd
+from slicewright.rehearsal.cluster.node.root import NodeFiles
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [

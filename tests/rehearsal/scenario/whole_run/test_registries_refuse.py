@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rehearsal.clouds.core.fault_file import Registry
-from rehearsal.scenario import faults
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.clouds.core.fault_file import Registry
+from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(1800)]
 

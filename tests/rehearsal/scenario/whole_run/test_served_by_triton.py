@@ -19,14 +19,14 @@ from typing import Any
 
 import pytest
 
-from infra import plan
-from infra.plan import ExistingFleetPlan
-from kubeapi import Client
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS
-from rehearsal.cluster.model_server.triton import repository
-from rehearsal.scenario import existing_cluster, model_shares
-from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import Environment
+from slicewright.infra import plan
+from slicewright.infra.plan import ExistingFleetPlan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS
+from slicewright.rehearsal.cluster.model_server.triton import repository
+from slicewright.rehearsal.scenario import existing_cluster, model_shares
+from slicewright.rehearsal.scenario.engine_runs import Engine
+from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal import kserve
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run.waiting import until

@@ -21,15 +21,15 @@ from typing import Any
 
 import pytest
 
-from infra import plan
-from kubeapi import Client
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS
-from rehearsal.cluster.model_server import devices
-from rehearsal.cluster.model_server.devices import Device
-from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.workload_needs import WorkloadNeeds
 from slicewright import cli
+from slicewright.infra import plan
+from slicewright.kubeapi import Client
+from slicewright.rehearsal.cluster.kubelet.services.proxy import ADDRESS
+from slicewright.rehearsal.cluster.model_server import devices
+from slicewright.rehearsal.cluster.model_server.devices import Device
+from slicewright.rehearsal.scenario.engine_runs import Engine, Outcome
+from slicewright.rehearsal.scenario.environment import Environment
+from slicewright.rehearsal.scenario.workload_needs import WorkloadNeeds
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.waiting import until

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from apis import names
-from kubeapi import ApiError, Client
+from slicewright.apis import names
+from slicewright.kubeapi import ApiError, Client
 
 GPU_POOLS = f"/apis/{names.API_VERSION}/{names.POOL_PLURAL}"
 

@@ -16,15 +16,15 @@ from urllib.parse import unquote
 from botocore.config import Config
 from botocore.session import Session
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import write_account
-from rehearsal.clouds.aws.models import SERVICES, loader
-from rehearsal.clouds.aws.protocols.service import AwsProtocols
-from rehearsal.clouds.core.access import Access
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.endpoint import Endpoint
-from rehearsal.clouds.service import Cloud
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import write_account
+from slicewright.rehearsal.clouds.aws.models import SERVICES, loader
+from slicewright.rehearsal.clouds.aws.protocols.service import AwsProtocols
+from slicewright.rehearsal.clouds.core.access import Access
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from slicewright.rehearsal.clouds.endpoint import Endpoint
+from slicewright.rehearsal.clouds.service import Cloud
 
 REGION = "eu-west-1"
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from botocore import xform_name
 
-from kubeapi import JsonObject
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.models import SERVICES
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
-from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
-from rehearsal.clouds.service import Cloud
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
+from slicewright.rehearsal.clouds.aws.models import SERVICES
+from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from slicewright.rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
+from slicewright.rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.aws.protocols.over_http import (
     OverHttp,
     as_parsed,

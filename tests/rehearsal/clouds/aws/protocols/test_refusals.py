@@ -16,10 +16,10 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as Keys
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from rehearsal.clouds.aws.protocols import signatures
-from rehearsal.clouds.core.access import ADDRESS, new_credentials
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.http_messages import Request
+from slicewright.rehearsal.clouds.aws.protocols import signatures
+from slicewright.rehearsal.clouds.core.access import ADDRESS, new_credentials
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.core.http_messages import Request
 from tests.rehearsal.clouds.aws.protocols.over_http import OverHttp, over_http
 
 WRONG: list[tuple[str, str, dict[str, Any], str, int]] = [

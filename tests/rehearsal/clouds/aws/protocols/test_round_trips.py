@@ -14,10 +14,10 @@ from botocore.awsrequest import create_request_object, prepare_request_dict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rehearsal.clouds.aws.models import SERVICES
-from rehearsal.clouds.aws.protocols import json_rpc, rest_json
-from rehearsal.clouds.aws.protocols.query import EC2, QUERY
-from rehearsal.clouds.core.http_messages import Request
+from slicewright.rehearsal.clouds.aws.models import SERVICES
+from slicewright.rehearsal.clouds.aws.protocols import json_rpc, rest_json
+from slicewright.rehearsal.clouds.aws.protocols.query import EC2, QUERY
+from slicewright.rehearsal.clouds.core.http_messages import Request
 from tests.properties import examples
 from tests.rehearsal.clouds.aws.protocols.over_http import session
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.nvml.observed import Observation, ObservedGpu
-from rehearsal.cluster.model_server.devices import Device, NoDevice
-from rehearsal.cluster.model_server.triton import __main__ as becoming
-from rehearsal.cluster.model_server.triton import repository
-from rehearsal.host.toolchain import triton
+from slicewright.node_agent.nvml.observed import Observation, ObservedGpu
+from slicewright.rehearsal.cluster.model_server.devices import Device, NoDevice
+from slicewright.rehearsal.cluster.model_server.triton import __main__ as becoming
+from slicewright.rehearsal.cluster.model_server.triton import repository
+from slicewright.rehearsal.host.toolchain import triton
 from tests.rehearsal.cluster.model_server.test_devices import cut, partition, whole
 
 SERVER = Path("/cache/bin") / triton.PROGRAM

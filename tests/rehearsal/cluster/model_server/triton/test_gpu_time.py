@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal.cluster.model_server.triton import gpu_time
-from rehearsal.cluster.model_server.triton.gpu_time import GpuTime
-from rehearsal.cluster.model_server.turns import Turns
+from slicewright.rehearsal.cluster.model_server.triton import gpu_time
+from slicewright.rehearsal.cluster.model_server.triton.gpu_time import GpuTime
+from slicewright.rehearsal.cluster.model_server.turns import Turns
 
 _HOLD = """
 import fcntl, sys

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rehearsal.cluster.node.operands.mig_manager import CLIENTS, CONFIG, STATE
-from rehearsal.cluster.silicon.node_silicon import NodeSilicon, Process
+from slicewright.rehearsal.cluster.node.operands.mig_manager import CLIENTS, CONFIG, STATE
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon, Process
 
 LAYOUTS: Final = """\
 version: v1

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.gpu_operator.labels import DEPLOY, MIG_MANAGER
-from rehearsal.cluster.node.operands import (
+from slicewright.rehearsal.cluster.gpu_operator.labels import DEPLOY, MIG_MANAGER
+from slicewright.rehearsal.cluster.node.operands import (
     clients,
     device_plugin,
     feature_discovery,
     mig_parted,
     sharing,
 )
-from rehearsal.cluster.node.operands.clients import FEATURE_DISCOVERY, PLUGIN, Clients
-from rehearsal.cluster.node.operands.device_plugin import Refused
-from rehearsal.cluster.node.operands.mig_manager import (
+from slicewright.rehearsal.cluster.node.operands.clients import FEATURE_DISCOVERY, PLUGIN, Clients
+from slicewright.rehearsal.cluster.node.operands.device_plugin import Refused
+from slicewright.rehearsal.cluster.node.operands.mig_manager import (
     CONFIG,
     STATE,
     ClientsGone,
@@ -31,7 +31,7 @@ from rehearsal.cluster.node.operands.mig_manager import (
     Reboot,
     Step,
 )
-from rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon import state
 from tests.rehearsal.cluster.node.operands import scenes
 from tests.rehearsal.cluster.node.operands.scenes import SCENES, Act, Case, Scene, Seen
 

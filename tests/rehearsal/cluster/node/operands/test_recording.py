@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from kubeapi import list_and_watch
-from rehearsal.cluster.node.launcher import Bind
-from rehearsal.cluster.node.operands.mig_manager import CONFIG, STATE
-from rehearsal.cluster.silicon import state
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.host.toolchain.tools import TOOLS
+from slicewright.kubeapi import list_and_watch
+from slicewright.rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.node.operands.mig_manager import CONFIG, STATE
+from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain.tools import TOOLS
 from tests.rehearsal.cluster.gpu_operator.conftest import VALUES, install_operator
 from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
 from tests.rehearsal.cluster.node.operands import scenes

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.engine.requests import ConfigureRequest
-from rehearsal.plugins.providers.aws.provider import AwsProvider
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.engine.requests import ConfigureRequest
+from slicewright.rehearsal.plugins.providers.aws.provider import AwsProvider
 from tests.rehearsal.plugins.bridge.engine import Engine, Resource, cloud_in
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.plugins.engine.plugin import ProviderError
-from rehearsal.plugins.engine.properties import UNKNOWN
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

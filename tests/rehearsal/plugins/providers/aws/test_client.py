@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core import access, call_log
-from rehearsal.clouds.core.client import CloudUnreachable
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import Calls
-from rehearsal.plugins.engine.plugin import ProviderError
-from rehearsal.plugins.engine.requests import ConfigureRequest
-from rehearsal.plugins.providers.aws import client
-from rehearsal.plugins.providers.aws.provider import AwsProvider
+from slicewright.rehearsal.clouds.core import access, call_log
+from slicewright.rehearsal.clouds.core.client import CloudUnreachable
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.bridge.resources import Calls
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.engine.requests import ConfigureRequest
+from slicewright.rehearsal.plugins.providers.aws import client
+from slicewright.rehearsal.plugins.providers.aws.provider import AwsProvider
 from tests.rehearsal.plugins.bridge.engine import cloud_in
 from tests.rehearsal.plugins.providers.aws.conftest import AwsEngine
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.plugins.engine.plugin import InitFailed, ProviderError
-from rehearsal.plugins.engine.properties import UNKNOWN
-from rehearsal.plugins.engine.requests import ConfigureRequest, InvokeRequest
+from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.rehearsal.plugins.engine.plugin import InitFailed, ProviderError
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN
+from slicewright.rehearsal.plugins.engine.requests import ConfigureRequest, InvokeRequest
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
 
 EIP = "aws:ec2/eip:Eip"
 NAT = "aws:ec2/natGateway:NatGateway"

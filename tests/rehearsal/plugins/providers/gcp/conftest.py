@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.engine.requests import ConfigureRequest
-from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from slicewright.rehearsal.plugins.engine.properties import Properties
+from slicewright.rehearsal.plugins.engine.requests import ConfigureRequest
+from slicewright.rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.rehearsal.plugins.bridge.engine import Engine, Resource, cloud_in
 
 NETWORK = "gcp:compute/network:Network"

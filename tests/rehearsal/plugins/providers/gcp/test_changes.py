@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import ProviderError
-from rehearsal.plugins.engine.properties import UNKNOWN
+from slicewright.rehearsal.plugins.engine.plugin import ProviderError
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN
 
 POOL = "gcp:container/nodePool:NodePool"
 NETWORK = "gcp:compute/network:Network"

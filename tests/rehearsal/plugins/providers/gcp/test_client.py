@@ -11,10 +11,10 @@ from threading import Thread
 
 import pytest
 
-from rehearsal.clouds.core.client import CloudUnreachable
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, terraform_endpoint
-from rehearsal.plugins.providers.gcp.client import GoogleClient, connect
+from slicewright.rehearsal.clouds.core.client import CloudUnreachable
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, terraform_endpoint
+from slicewright.rehearsal.plugins.providers.gcp.client import GoogleClient, connect
 from tests.rehearsal.plugins.providers.gcp.conftest import NETWORK, GcpEngine
 
 _GET = (
@@ -167,7 +167,7 @@ def test_a_cluster_waits_for_an_operation_in_progress(engine: GcpEngine) -> None
 
 def test_a_plugin_that_calls_nothing_does_not_pay_for_the_client() -> None:
     code = (
-        "import sys, rehearsal.plugins.providers.gcp.provider\n"
+        "import sys, slicewright.rehearsal.plugins.providers.gcp.provider\n"
         "print(sorted({'googleapiclient.discovery', 'httplib2', 'google.auth'} & set(sys.modules)))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

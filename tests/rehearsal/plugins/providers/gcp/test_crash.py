@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core import access
-from rehearsal.plugins.engine.requests import CheckRequest, ConfigureRequest, CreateRequest
-from rehearsal.plugins.providers.gcp.provider import GcpProvider
-from rehearsal.scenario import cloud_variables
+from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.plugins.engine.requests import (
+    CheckRequest,
+    ConfigureRequest,
+    CreateRequest,
+)
+from slicewright.rehearsal.plugins.providers.gcp.provider import GcpProvider
+from slicewright.rehearsal.scenario import cloud_variables
 from tests.rehearsal.clouds.services import Start, services
 
 NETWORK = "gcp:compute/network:Network"

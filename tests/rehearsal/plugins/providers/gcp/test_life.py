@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.engine.plugin import InitFailed, ProviderError
-from rehearsal.plugins.engine.properties import UNKNOWN, Secret
-from rehearsal.plugins.engine.requests import Autonaming, ConfigureRequest
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.engine.plugin import InitFailed, ProviderError
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Secret
+from slicewright.rehearsal.plugins.engine.requests import Autonaming, ConfigureRequest
 
 NETWORK = "gcp:compute/network:Network"
 SUBNETWORK = "gcp:compute/subnetwork:Subnetwork"

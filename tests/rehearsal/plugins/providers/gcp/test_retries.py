@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.providers.gcp.retries import Retrying
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.errors import CloudError
+from slicewright.rehearsal.plugins.providers.gcp.retries import Retrying
 
 BROKEN = CloudError(503, "UNAVAILABLE", "")
 

@@ -19,17 +19,21 @@ import grpc
 import pytest
 from google.protobuf import any_pb2, empty_pb2
 
-from kubeapi import ApiError, Client, JsonObject
-from rehearsal.cluster import control_plane
-from rehearsal.host import processes
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.engine.home import make_home
-from rehearsal.plugins.engine.language_host import LanguageHost, attach
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.engine.properties import decode, encode
-from rehearsal.plugins.engine.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
-from rehearsal.plugins.engine.provider_server import AttachedServer
-from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
+from slicewright.kubeapi import ApiError, Client, JsonObject
+from slicewright.rehearsal.cluster import control_plane
+from slicewright.rehearsal.host import processes
+from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.plugins.engine.home import make_home
+from slicewright.rehearsal.plugins.engine.language_host import LanguageHost, attach
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.engine.properties import decode, encode
+from slicewright.rehearsal.plugins.engine.protocol import (
+    engine_pb2_grpc,
+    provider_pb2,
+    provider_pb2_grpc,
+)
+from slicewright.rehearsal.plugins.engine.provider_server import AttachedServer
+from slicewright.rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
 
 _LONGEST_CALL_S = 360
 """Longer than the provider's own timeouts of 300 s, so that its error says what it waited for."""

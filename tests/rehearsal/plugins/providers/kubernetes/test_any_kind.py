@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from rehearsal.plugins.providers.kubernetes.readiness import AnyKind
-from rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
+from slicewright.rehearsal.plugins.providers.kubernetes.readiness import AnyKind
+from slicewright.rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
 
 _NOTHING = cast(RelatedObjects, None)
 _STATUSES = (None, "True", "False", "Unknown")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from kubeapi import Client
-from kubeapi.kubeconfig import BadKubeconfig
-from rehearsal.plugins.engine.properties import UNKNOWN
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster as ProviderCluster
-from rehearsal.plugins.providers.kubernetes.config_difference import config_difference
-from rehearsal.plugins.providers.kubernetes.kubeconfig import read
+from slicewright.kubeapi import Client
+from slicewright.kubeapi.kubeconfig import BadKubeconfig
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN
+from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster as ProviderCluster
+from slicewright.rehearsal.plugins.providers.kubernetes.config_difference import config_difference
+from slicewright.rehearsal.plugins.providers.kubernetes.kubeconfig import read
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 NOWHERE = json.dumps(

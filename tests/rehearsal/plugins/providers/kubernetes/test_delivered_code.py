@@ -18,7 +18,7 @@ PROGRAM = """
     import pulumi_kubernetes as k8s
 
     from infra import delivery
-    from infra.components import code_map
+    from slicewright.infra.components import code_map
 
     config = pulumi.Config()
     provider = k8s.Provider("cluster", kubeconfig=config.require("kubeconfig"))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.properties import UNKNOWN
-from rehearsal.plugins.providers.kubernetes.comparison import prune, show
-from rehearsal.plugins.providers.kubernetes.difference import difference
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN
+from slicewright.rehearsal.plugins.providers.kubernetes.comparison import prune, show
+from slicewright.rehearsal.plugins.providers.kubernetes.difference import difference
 
 
 def _object(kind: str = "ConfigMap", api_version: str = "v1", **body: Any) -> JsonObject:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra import manifests
-from kubeapi import ApiError
-from rehearsal.clouds.core.node_api import ApiServerNodes
-from rehearsal.clouds.gcp.gke.node_networks import install_kinds
+from slicewright.infra import manifests
+from slicewright.kubeapi import ApiError
+from slicewright.rehearsal.clouds.core.node_api import ApiServerNodes
+from slicewright.rehearsal.clouds.gcp.gke.node_networks import install_kinds
 
 KINDS = "/apis/networking.gke.io/v1"
 MULTI = {"networkConfig": {"enableMultiNetworking": True}}

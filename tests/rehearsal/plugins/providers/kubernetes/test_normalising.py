@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.plugins.engine.properties import UNKNOWN, Secret
-from rehearsal.plugins.providers.kubernetes.normalise import copy_marks, normalise
-from rehearsal.plugins.providers.kubernetes.quantities import canonical
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Secret
+from slicewright.rehearsal.plugins.providers.kubernetes.normalise import copy_marks, normalise
+from slicewright.rehearsal.plugins.providers.kubernetes.quantities import canonical
 
 
 @pytest.mark.parametrize(

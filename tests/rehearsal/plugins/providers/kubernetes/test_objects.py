@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubeapi import JsonObject
-from rehearsal.plugins.engine.properties import UNKNOWN, Secret
-from rehearsal.plugins.providers.kubernetes import objects
+from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Secret
+from slicewright.rehearsal.plugins.providers.kubernetes import objects
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 SECRET = "kubernetes:core/v1:Secret"

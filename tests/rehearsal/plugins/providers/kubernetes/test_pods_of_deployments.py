@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes.readiness import Deployment, pod_error
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.providers.kubernetes.readiness import Deployment, pod_error
 
 DEPLOYMENT: dict[str, Any] = {
     "metadata": {

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests
-from kubeapi import ApiError, Client
-from kubeapi.client import path_of
+from slicewright.infra import manifests
+from slicewright.kubeapi import ApiError, Client
+from slicewright.kubeapi.client import path_of
 
 RBAC = "rbac.authorization.k8s.io/v1"
 PROGRAM = """

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from kubeapi import ApiError
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.kubeapi import ApiError
 
 GOLDEN = Path(__file__).parents[4] / "infra" / "golden/prometheus-adapter.yaml"
 PATHS = {

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, JsonObject
-from kubeapi.client import path_of
-from rehearsal.plugins.charts import gpu_operator
-from rehearsal.plugins.engine.properties import UNKNOWN, Secret, unwrap
+from slicewright.kubeapi import ApiError, JsonObject
+from slicewright.kubeapi.client import path_of
+from slicewright.rehearsal.plugins.charts import gpu_operator
+from slicewright.rehearsal.plugins.engine.properties import UNKNOWN, Secret, unwrap
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
@@ -375,7 +375,7 @@ WAITS = """
     import pulumi
     import pulumi_kubernetes as k8s
 
-    from infra.components import helm_release
+    from slicewright.infra.components import helm_release
 
     helm_release._PROGRESS_INTERVAL_S = 1.0
     config = pulumi.Config()

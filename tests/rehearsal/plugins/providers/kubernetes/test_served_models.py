@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import manifests, plan, stack_file
-from kubeapi import ApiError
+from slicewright.infra import manifests, plan, stack_file
+from slicewright.kubeapi import ApiError
 
 GOLDEN = Path(__file__).parents[4] / "infra" / "golden"
 PROGRAM = """
@@ -26,7 +26,7 @@ PROGRAM = """
     import pulumi_kubernetes as k8s
 
     from infra import plan, spec
-    from infra.components.services.workloads import Workloads
+    from slicewright.infra.components.services.workloads import Workloads
 
     raw = json.loads(Path("fleet.json").read_text())
     fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes.json_paths import BadPath, parse
-from rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
-from rehearsal.plugins.providers.kubernetes.wait_for_annotation import (
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.providers.kubernetes.json_paths import BadPath, parse
+from slicewright.rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
+from slicewright.rehearsal.plugins.providers.kubernetes.wait_for_annotation import (
     InvalidWaitFor,
     parse_annotation,
 )
-from rehearsal.plugins.providers.kubernetes.waiting import Verdict
+from slicewright.rehearsal.plugins.providers.kubernetes.waiting import Verdict
 
 _NOTHING = cast(RelatedObjects, None)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, JsonObject
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes import readiness
+from slicewright.kubeapi import ApiError, JsonObject
+from slicewright.rehearsal.plugins.engine.plugin import Severity
+from slicewright.rehearsal.plugins.providers.kubernetes import readiness
 
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"

@@ -188,8 +188,8 @@ def test_the_engine_launches_both_plugins_from_path_and_they_exit_quickly(
     directory, left = tmp_path / "bin", tmp_path / "left"
     directory.mkdir()
     for name, module in (
-        ("pulumi-language-python", "rehearsal.plugins.engine.language_host"),
-        ("pulumi-resource-kubernetes", "rehearsal.plugins.providers.kubernetes"),
+        ("pulumi-language-python", "slicewright.rehearsal.plugins.engine.language_host"),
+        ("pulumi-resource-kubernetes", "slicewright.rehearsal.plugins.providers.kubernetes"),
     ):
         (directory / name).write_text(
             f"#!{sys.executable}\n"

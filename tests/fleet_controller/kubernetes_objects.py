@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from apis import names
-from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.node_pods import NodePod
+from slicewright.apis import names
+from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.fleet_controller.objects.node_pods import NodePod
 
 REPORTS = f"/apis/{names.API_VERSION}/{names.REPORT_PLURAL}"
 POOLS = f"/apis/{names.API_VERSION}/{names.POOL_PLURAL}"
