@@ -6,6 +6,7 @@ holds of any code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from itertools import pairwise
@@ -104,3 +105,16 @@ def test_every_module_of_the_command_line_is_forbidden_to_the_programs_in_the_cl
         "slicewright.__main__",
     }
     assert modules - own <= set(rule["forbidden_modules"])
+
+
+def test_no_text_imports_a_package_by_its_bare_name() -> None:
+    """Programs inside strings of tests and pages, which ruff does not read."""
+    bare = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(PARTS)})\b(?=[. ])", re.M)
+    texts = [
+        path
+        for pattern in ("tests/**/*.py", "benchmarks/*.py", "docs/**/*.md", "gitops/**/*")
+        for path in ROOT.glob(pattern)
+        if path.is_file()
+    ]
+    assert texts
+    assert [str(path) for path in texts if bare.search(path.read_text(errors="replace"))] == []

@@ -38,11 +38,11 @@ import json
 import pulumi
 import pulumi_gcp as gcp
 
-from infra import plan, spec
+from slicewright.infra import plan, stack_file
 from slicewright.infra.components.gke.cluster import GkeCluster
 
 text = pulumi.Config("slicewright").require("fleet")
-fleet = plan.read(text, spec.Source("the stack file", json.loads(text)))
+fleet = plan.read(text, stack_file.Source("the stack file", json.loads(text)))
 provider = gcp.Provider("gcp", project="slicewright-test", region=fleet.cluster.region)
 GkeCluster("gke", fleet, project="slicewright-test", provider=provider)
 """

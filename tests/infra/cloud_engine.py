@@ -41,12 +41,12 @@ from pathlib import Path
 import pulumi_aws as aws
 import pulumi_gcp as gcp
 
-from infra import plan, spec
+from slicewright.infra import plan, stack_file
 from slicewright.infra.components.eks.cluster import EksCluster
 from slicewright.infra.components.gke.cluster import GkeCluster
 
 raw = json.loads(Path("fleet.json").read_text())
-fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))
+fleet = plan.read(json.dumps(raw), stack_file.Source("fleet.json", raw))
 if isinstance(fleet, plan.EksFleetPlan):
     EksCluster("eks", fleet, provider=aws.Provider("aws", region=fleet.cluster.region))
 else:

@@ -32,12 +32,12 @@ from pathlib import Path
 import pulumi_aws as aws
 import pulumi_gcp as gcp
 
-from infra import plan, spec
+from slicewright.infra import plan, stack_file
 from slicewright.infra.components.eks.cluster import EksCluster
 from slicewright.infra.components.gke.cluster import GkeCluster
 
 for name, raw in json.loads(Path("fleet.json").read_text()).items():
-    fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("fleet.json", raw))
     region = fleet.cluster.region
     if isinstance(fleet, plan.EksFleetPlan):
         EksCluster(name, fleet, provider=aws.Provider(f"aws-{name}", region=region))

@@ -17,7 +17,7 @@ PROGRAM = """
     import pulumi
     import pulumi_kubernetes as k8s
 
-    from infra import delivery
+    from slicewright.infra import delivery
     from slicewright.infra.components import code_map
 
     config = pulumi.Config()

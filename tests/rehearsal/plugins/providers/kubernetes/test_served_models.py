@@ -25,11 +25,11 @@ PROGRAM = """
     import pulumi
     import pulumi_kubernetes as k8s
 
-    from infra import plan, spec
+    from slicewright.infra import plan, stack_file
     from slicewright.infra.components.services.workloads import Workloads
 
     raw = json.loads(Path("fleet.json").read_text())
-    fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))
+    fleet = plan.read(json.dumps(raw), stack_file.Source("fleet.json", raw))
     kubeconfig = pulumi.Config().require("kubeconfig")
     provider = k8s.Provider("cluster", kubeconfig=kubeconfig)
     Workloads(
