@@ -26,6 +26,7 @@ from slicewright.node_agent.reporting.health import Health
 from slicewright.node_agent.reporting.metrics import Metrics
 from slicewright.node_agent.verdict import layout_change
 from slicewright.node_agent.verdict.damping import Damper
+from slicewright.node_agent.verdict.fabric_patience import FabricPatience
 from slicewright.node_agent.verdict.findings import Verdict
 from slicewright.node_agent.verdict.renewal import Renewal
 from slicewright.node_agent.verdict.verify import (
@@ -134,6 +135,7 @@ class NodeWatch:
         self._identity: NodeState | None = None
         """The last answer, however old, as the owner of the report."""
         self._node_read = float("-inf")
+        self._fabric = FabricPatience()
         self._damper = Damper()
         self._verdicts = _VerdictLog()
         self._verdict_changed = float("-inf")
@@ -164,6 +166,7 @@ class NodeWatch:
             judged = self._renewal.consider(judged, probe.observation, self._node, probed)
         if self._node:
             judged = layout_change.or_pending(judged, self._desired, self._node, self._mig_config)
+        judged = self._fabric.judge(judged, self._desired, probed)
         verdict = self._add_hung_since(self._damper.damp(judged, probed), probed_at)
         if self._verdicts.record(verdict):
             self._verdict_changed = probed

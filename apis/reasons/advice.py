@@ -27,3 +27,7 @@ RESET: Final = (
     "stop the programs that use the GPU, then reset it (`nvidia-smi --gpu-reset -i <GPU>`) or "
     "reboot the host"
 )
+FABRIC_MANAGER: Final = (
+    "on the node read `systemctl status nvidia-fabricmanager`, or with a driver container the log "
+    "of the node's nvidia-driver-daemonset pod"
+)

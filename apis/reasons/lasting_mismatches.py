@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slicewright.apis.reasons.advice import REPLACE, RESET
+from slicewright.apis.reasons.advice import FABRIC_MANAGER, REPLACE, RESET
 from slicewright.apis.reasons.agent_reason import Reason
 
 LASTING_MISMATCHES: Final = (
@@ -76,6 +76,36 @@ LASTING_MISMATCHES: Final = (
         cause="the GPU, or its driver, does not support MIG",
         advice="choose another machine type, or a layout without MIG",
         advices={"host": "choose another GPU, or a layout without MIG"},
+    ),
+    Reason(
+        code="FabricFailed",
+        verdict="Mismatch",
+        meaning="the NVLink fabric of a machine with NVSwitches reports an error, or was not set "
+        "up in ten minutes, so programs fail at their start (CUDA error 802)",
+        cause="Fabric Manager does not run or has another version than the driver, or an NVLink "
+        "or NVSwitch is broken",
+        advice=f"{FABRIC_MANAGER}; on EKS choose a node image, on GKE a node version, whose Fabric "
+        f"Manager has the driver's version; if it runs and has, {REPLACE}",
+        advices={
+            "host": "install the Fabric Manager of the driver's version and run `systemctl enable "
+            "--now nvidia-fabricmanager`; if it runs, read `journalctl -u nvidia-fabricmanager`"
+        },
+    ),
+    Reason(
+        code="ComputeModeWrong",
+        verdict="Mismatch",
+        meaning="the compute mode of a GPU refuses the programs of a second container, or all",
+        cause="a program has changed the compute mode, for example an MPS daemon that did not stop "
+        "cleanly",
+        advice="run `nvidia-smi -c 0` as root on the node (on GKE it is in "
+        "/home/kubernetes/bin/nvidia/bin), or reboot the node",
+        advices={
+            "mig-manager": "run `nvidia-smi -c 0` in the node's nvidia-driver-daemonset pod, or on "
+            "the node as root; or reboot the node",
+            "bottlerocket": "run `sheltie nvidia-smi -c 0` in the node's admin container, or "
+            "reboot the node",
+            "host": "run `nvidia-smi -c 0` as root",
+        },
     ),
     Reason(
         code="WrongLayout",

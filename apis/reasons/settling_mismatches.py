@@ -6,6 +6,7 @@ from typing import Final
 
 from slicewright.apis.reasons.advice import (
     BOTTLEROCKET_LOG,
+    FABRIC_MANAGER,
     GKE_LOG,
     HOST_PLUGIN_LOG,
     OPERATOR_LOG,
@@ -36,6 +37,16 @@ SETTLING_MISMATCHES: Final = (
         cause="the change of MIG mode waits for a reset or a reboot",
         advice="if no reboot follows in 15 minutes, reboot the node",
         advices={"host": RESET},
+    ),
+    Reason(
+        code="FabricNotReady",
+        verdict="Mismatch",
+        settles=True,
+        meaning="the NVLink fabric of a machine with NVSwitches is not set up, so programs fail at "
+        "their start (CUDA error 802)",
+        cause="Fabric Manager has not set up the NVSwitches yet",
+        advice=f"if it takes more than ten minutes, {FABRIC_MANAGER}",
+        advices={"host": "run `systemctl enable --now nvidia-fabricmanager`"},
     ),
     Reason(
         code="NotPartitioned",

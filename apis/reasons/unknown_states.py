@@ -107,9 +107,11 @@ UNKNOWN_STATES: Final = (
         verdict="Unknown",
         settles=True,
         meaning="the agent's container sees less than the node has, because a container keeps "
-        "the device nodes and the driver's library that existed when it was created",
+        "the device nodes and the driver's library that existed when it was created, and can lose "
+        "the permission to open them (`systemctl daemon-reload`)",
         cause="the container still has the device nodes, or the driver's library, from before "
-        "the last change; the agent exits once, so that the kubelet creates a new container",
+        "the last change, or has lost its devices; the agent exits once, so that the kubelet "
+        "creates a new container",
         advice="if it takes more than 10 minutes, delete the node's agent pod",
     ),
     Reason(

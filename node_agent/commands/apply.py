@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace) -> int:
     return host.apply(
         read_layout(parsed),
-        deadline_s=parsed.deadline,
+        deadline_s=options.deadline_s(parsed),
         dry_run=parsed.dry_run,
         wait_s=parsed.wait,
     )

@@ -26,7 +26,7 @@ def _run(parsed: argparse.Namespace) -> int:
         )
     return host.apply(
         parse_gpus(",".join(parsed.gpus), WHOLE, source="clear"),
-        deadline_s=parsed.deadline,
+        deadline_s=options.deadline_s(parsed),
         dry_run=parsed.dry_run,
         wait_s=parsed.wait,
     )

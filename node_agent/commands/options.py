@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from slicewright.node_agent.nvml.cold_start import with_cold_start
+
 _LONGEST_WAIT_S: Final = 24 * 3600
 
 
@@ -17,9 +19,15 @@ def deadline() -> argparse.ArgumentParser:
         type=_seconds,
         default=20.0,
         metavar="SECONDS",
-        help="time limit of one probe of the GPUs (default 20)",
+        help="time limit of one probe of GPUs that have started (default 20); each GPU gets 3 "
+        "seconds more to start",
     )
     return parser
+
+
+def deadline_s(parsed: argparse.Namespace, *, gpus: int = 0) -> float:
+    """Returns the time limit of a probe with the start of the GPUs. gpus: 0 if unknown."""
+    return with_cold_start(parsed.deadline, gpus)
 
 
 def layout() -> argparse.ArgumentParser:

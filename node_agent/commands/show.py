@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
 
 def _run(parsed: argparse.Namespace) -> int:
     address = _parse_address(parsed.address) if parsed.address else None
-    observation = probe_once(parsed.deadline, thorough=True)
+    observation = probe_once(options.deadline_s(parsed), thorough=True)
     if observation.failure:
         print(observed.dump(observation) if parsed.json else show.gpus(observation))
         return UNKNOWN
@@ -107,7 +107,7 @@ def _select(
 def _render(selection: _Selection, observation: Observation, parsed: argparse.Namespace) -> str:
     gpus, device = selection.gpus, selection.device
     if parsed.profiles:
-        return _profiles(gpus, parsed.deadline)
+        return _profiles(gpus, options.deadline_s(parsed))
     if parsed.layout:
         return show.layout(gpus)
     if parsed.json:

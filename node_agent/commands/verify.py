@@ -45,14 +45,14 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _verify_desired(parsed: argparse.Namespace) -> Verdict:
     desired = read_desired(parsed.desired)
-    observation = probe_once(parsed.deadline)
+    observation = probe_once(options.deadline_s(parsed, gpus=desired.gpu_count))
     node = None if parsed.silicon_only else _read_own_node()
     return verify(desired, observation, node, silicon_only=parsed.silicon_only)
 
 
 def _verify_layout(parsed: argparse.Namespace) -> Verdict:
     layout = read_layout(parsed)
-    observation = probe_once(parsed.deadline)
+    observation = probe_once(options.deadline_s(parsed))
     expected = {} if observation.failure else layout.resolve(observation.uuids)
     return verify_layout(layout, expected, observation)
 

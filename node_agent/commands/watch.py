@@ -77,7 +77,8 @@ def _watch_node(parsed: argparse.Namespace) -> int:
             "watch: NODE_NAME is not set; set it to the name of this machine's Node (in a pod: "
             "fieldRef spec.nodeName)"
         )
-    prober = Prober.start(deadline_s=parsed.deadline, utilization=parsed.utilization)
+    deadline_s = options.deadline_s(parsed, gpus=desired.gpu_count)
+    prober = Prober.start(deadline_s=deadline_s, utilization=parsed.utilization)
     from slicewright.node_agent.reporting.metrics import Metrics
     from slicewright.node_agent.watch import NodeWatch, Pace
     from slicewright.telemetry import log
@@ -86,7 +87,7 @@ def _watch_node(parsed: argparse.Namespace) -> int:
     log.start()
     client = _client()
     # A turn waits for one probe and at most three answers of the API server.
-    health = _health(parsed, api_s=4 * _API_TIMEOUT_S)
+    health = _health(parsed, deadline_s, api_s=4 * _API_TIMEOUT_S)
     metrics = Metrics(desired)
     loop = NodeWatch(
         desired,
@@ -106,13 +107,16 @@ def _watch_node(parsed: argparse.Namespace) -> int:
     return OK
 
 
-def _health(parsed: argparse.Namespace, *, api_s: float = 0.0) -> Health:
-    """api_s: the longest time that a turn waits for the API server."""
+def _health(parsed: argparse.Namespace, deadline_s: float, *, api_s: float = 0.0) -> Health:
+    """deadline_s: the time limit of a probe.
+
+    api_s: the longest time that a turn waits for the API server.
+    """
     from slicewright.node_agent.reporting.health import Health
 
     return Health(
-        stall_after_s=2 * parsed.deadline + api_s + parsed.interval,
-        stale_after_s=parsed.deadline + 3 * parsed.interval,
+        stall_after_s=2 * deadline_s + api_s + parsed.interval,
+        stale_after_s=deadline_s + 3 * parsed.interval,
     )
 
 
@@ -136,7 +140,8 @@ def _renewal(desired: Desired, stop: threading.Event) -> Renewal:
 
 def _watch_host(parsed: argparse.Namespace) -> int:
     layout = read_layout(parsed)
-    prober = Prober.start(deadline_s=parsed.deadline, utilization=parsed.utilization)
+    deadline_s = options.deadline_s(parsed)
+    prober = Prober.start(deadline_s=deadline_s, utilization=parsed.utilization)
     from slicewright.node_agent.reporting.metrics import Metrics
     from slicewright.node_agent.verdict.verify import desired_of
     from slicewright.node_agent.watch import HostWatch, Pace
@@ -148,7 +153,7 @@ def _watch_host(parsed: argparse.Namespace) -> int:
     if not first.failure:
         # A GPU that never existed is wrong use. A GPU that disappears later is a finding.
         layout.resolve(first.uuids)
-    health = _health(parsed)
+    health = _health(parsed, deadline_s)
     metrics = Metrics(desired_of({}, first))
     pace = Pace(interval_s=parsed.interval)
     loop = HostWatch(layout, prober, metrics=metrics, health=health, pace=pace)

@@ -11,6 +11,7 @@ from slicewright.node_agent.display import picture
 from slicewright.node_agent.nvml import profiles
 from slicewright.node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
 from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.usability_checks import describe_fabric, is_set_up
 from slicewright.node_agent.xids.meanings import describe as describe_xid
 
 
@@ -166,10 +167,19 @@ def _state(gpu: ObservedGpu) -> Iterator[str]:
         yield f"{gpu.failure.call}: {gpu.failure.text}"
     if gpu.vitals:
         yield from _health(gpu.vitals)
+    yield from _usability(gpu)
     if gpu.xids:
         yield from _xids(gpu)
     if gpu.processes:
         yield f"in use by process {', '.join(map(str, gpu.processes))}"
+
+
+def _usability(gpu: ObservedGpu) -> Iterator[str]:
+    if gpu.compute_mode not in (None, "default"):
+        yield f"! compute mode {gpu.compute_mode}"
+    if gpu.fabric and gpu.fabric.state != "not supported":
+        mark = "" if is_set_up(gpu.fabric) else "! "
+        yield f"{mark}NVLink fabric: {describe_fabric(gpu.fabric)}"
 
 
 def _partition_rows(gpus: Sequence[ObservedGpu]) -> Iterator[tuple[str, ...]]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 MigMode = Literal["enabled", "disabled", "unsupported", "unknown"]
+ComputeMode = Literal["default", "exclusive thread", "prohibited", "exclusive process"]
+FabricState = Literal["not supported", "not started", "in progress", "completed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,22 @@ class Vitals:
     """None in MIG mode, too, which turns them off."""
     nvlinks_down: int | None = None
     pcie_replays: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """The NVLink fabric of a machine with NVSwitches, as the driver of one GPU sees it.
+
+    "completed" outlives Fabric Manager, which sets the fabric up.
+    """
+
+    state: FabricState
+    status: int = 0
+    """NVML return code of a completed set-up, 0 for success."""
+    faults: tuple[str, ...] = ()
+    """Reported problems that keep the GPU from using the fabric."""
+    notes: tuple[str, ...] = ()
+    """Reported problems that pass, or only slow it down."""
 
 
 Repair = str
@@ -193,6 +211,10 @@ class ObservedGpu:
     """Processes on the whole GPU, from thorough probes."""
     repairs: tuple[Repair, ...] = ()
     """Requested repairs, from every probe."""
+    compute_mode: ComputeMode | None = None
+    """None in MIG mode, too, which has always the default."""
+    fabric: Fabric | None = None
+    """None if the driver does not report it."""
     vitals: Vitals | None = None
     """Health, from thorough probes."""
     utilization: tuple[Utilization, ...] = ()
@@ -272,6 +294,7 @@ def _gpu(raw: Mapping[str, Any]) -> ObservedGpu:
         "gpu_instances": None if instances is None else tuple(GpuInstance(**i) for i in instances),
         "processes": _tuple(raw["processes"]),
         "repairs": tuple(raw["repairs"]),
+        "fabric": _fabric(raw.get("fabric")),
         "vitals": None
         if vitals is None
         else Vitals(**{**vitals, "slowdowns": _tuple(vitals["slowdowns"])}),
@@ -283,6 +306,12 @@ def _gpu(raw: Mapping[str, Any]) -> ObservedGpu:
         "failure": _failure(raw["failure"]),
     }
     return ObservedGpu(**{**raw, **nested})
+
+
+def _fabric(raw: Mapping[str, Any] | None) -> Fabric | None:
+    if raw is None:
+        return None
+    return Fabric(**{**raw, "faults": tuple(raw["faults"]), "notes": tuple(raw["notes"])})
 
 
 def _device(raw: Mapping[str, Any]) -> MigDevice:

@@ -15,7 +15,7 @@ import ctypes
 from ctypes import byref
 from typing import Any
 
-from slicewright.node_agent.nvml import binding, utilization, vitals
+from slicewright.node_agent.nvml import binding, usability, utilization, vitals
 from slicewright.node_agent.nvml.binding import Handle, Nvml, NvmlError, plain
 from slicewright.node_agent.nvml.buffers import instance_buffers, mig_buffers
 from slicewright.node_agent.nvml.cache import Board, Cache, FixedFacts, MigFacts
@@ -104,6 +104,8 @@ class _Look:
                 facts["offered"] = board.offered
                 if mig == "enabled":
                     self._read_partitions(facts, uuid, device, board)
+            facts["compute_mode"] = usability.read_compute_mode(self._nvml, device, mig)
+            facts["fabric"] = usability.read_fabric(self._nvml, device)
             self._read_health(facts, device, mig)
         except NvmlError as e:
             facts["failure"] = _failure(e)

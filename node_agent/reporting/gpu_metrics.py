@@ -68,6 +68,7 @@ def families(observation: Observation) -> Iterator[Family]:
             (Sample(facts, 1),),
         )
     yield from _health([(gpu, gpu.vitals) for gpu in observation.gpus if gpu.vitals])
+    yield from _usability(observation.gpus)
     yield from _partitions(observation.gpus)
     yield from _utilization(observation.gpus)
 
@@ -122,6 +123,22 @@ def _events(gpus: list[tuple[ObservedGpu, Vitals]]) -> Iterator[Family]:
         "1 for the recovery action that the driver requests after an error.",
         actions,
     )
+
+
+def _usability(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
+    modes = tuple(Sample(_gpu(gpu, mode=gpu.compute_mode), 1) for gpu in gpus if gpu.compute_mode)
+    yield Family("slicewright_gpu_compute_mode", "gauge", "1 for the GPU's compute mode.", modes)
+    states = tuple(Sample(_gpu(gpu, state=gpu.fabric.state), 1) for gpu in gpus if gpu.fabric)
+    text = "1 for the state of the GPU's NVLink fabric (NVSwitch machines, Hopper and later)."
+    yield Family("slicewright_gpu_fabric_state", "gauge", text, states)
+    problems = tuple(
+        Sample(_gpu(gpu, problem=problem), 1)
+        for gpu in gpus
+        if gpu.fabric
+        for problem in (*gpu.fabric.faults, *gpu.fabric.notes)
+    )
+    text = "1 for every problem that the GPU's NVLink fabric reports."
+    yield Family("slicewright_gpu_fabric_problem", "gauge", text, problems)
 
 
 def _partitions(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:

@@ -72,6 +72,8 @@ class Renewal:
     _changes: str = ""
     """The latest changes of the node in this container's life."""
     _most_gpus: int = 0
+    _matched_boot: str = ""
+    """The boot of this container's last match, empty before its first one."""
     _due: tuple[str, Evidence] | None = None
     """Digest of the signs and the evidence that would end the process."""
     _due_since: float = 0.0
@@ -85,6 +87,8 @@ class Renewal:
 
         node: read in this turn, as an older Node may contradict the observation.
         """
+        if verdict.verdict == "Match":
+            self._matched_boot = node.boot_id
         past = self.memory.past_of(node.boot_id, now)
         loaded = self.driver_loaded()
         signs = stale_devices.signs_of(node, observation, driver_loaded=loaded)
@@ -110,10 +114,13 @@ class Renewal:
         self, verdict: Verdict, observation: Observation, node: NodeState, *, loaded: bool
     ) -> Evidence | None:
         if 0 < len(observation.gpus) < self._most_gpus:
-            return None  # a container never loses a device node: a GPU has gone
+            return None  # a container that loses its devices loses all: a GPU has gone
         evidence = stale_devices.evidence(
             self.desired, verdict, observation, node, driver_loaded=loaded
         )
+        if evidence is None and self._matched_boot == node.boot_id:
+            lost = stale_devices.lost_devices(self.desired, verdict, observation, node)
+            return "lost" if lost else None
         if evidence == "finished" and verdict.reason == "WrongGpuCount" and not self._changes:
             return None  # no sign of more GPUs
         return evidence

@@ -5,6 +5,10 @@ or of partitions that are created later, do not appear in it, privileged or not.
 such GPU or MIG device, and only a new container sees it. The same applies to the driver's library,
 which NVIDIA's runtime mounts file by file. Sources: NVIDIA/nvidia-docker #1473, NVIDIA/gpu-operator
 #117; NVIDIA MIG User Guide, "Device Nodes and Capabilities".
+
+A container can also lose the permission to open its devices: `systemctl daemon-reload` rewrites the
+device rules of a cgroup without those that NVIDIA's runtime has added. Source: NVIDIA Container
+Toolkit, "Troubleshooting", "Containers losing access to GPUs".
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from slicewright.apis.desired_state import Desired
 from slicewright.apis.reasons.agent import REASONS
 from slicewright.node_agent.cluster.node import NodeState
 from slicewright.node_agent.nvml.errors import REASON_OF
-from slicewright.node_agent.nvml.observed import Observation, ObservedGpu
+from slicewright.node_agent.nvml.observed import Failure, Observation, ObservedGpu
 from slicewright.node_agent.verdict.findings import Check, Verdict
 from slicewright.node_agent.verdict.instances import observed_instances
 from slicewright.node_agent.verdict.node_checks import is_gpu_resource
@@ -36,13 +40,16 @@ _LOOKS_STALE = _NO_DRIVER | {
     "LayoutIncomplete",
 }
 """Reasons that outdated device nodes can cause on a healthy node."""
+_SAME_IN_EVERY_CONTAINER = frozenset({"DriverHung", "ProbeBroken", "GpuLost", "GpuResetRequired"})
+"""Reasons of failed calls that a new container would report, too."""
 _MIG_MANAGER_DONE = frozenset({"success", "failed"})
 
-Evidence = Literal["advertised", "finished"]
+Evidence = Literal["advertised", "finished", "lost"]
 """Why a new container should see more. `advertised`: the kubelet advertises more devices than this
 container sees, so the device plugin, in a newer container, sees them. `finished`: the driver is
 loaded, or mig-manager is done, or GPU instances are listed without a device here, but no device
-plugin confirms it (yet).
+plugin confirms it (yet). `lost`: the driver refuses this container, which has matched in this boot,
+and the kubelet still advertises every device.
 """
 
 
@@ -122,14 +129,34 @@ def evidence(
     return "finished" if done else None
 
 
+def lost_devices(
+    desired: Desired, verdict: Verdict, observation: Observation, node: NodeState
+) -> bool:
+    """True if the driver refuses this container, whatever its error, and the kubelet still
+    advertises every device. Only for a container that has matched in this boot.
+    """
+    refused = {REASON_OF.get(failure.code, "DriverError") for failure in _failures(observation)}
+    return verdict.reason in refused - _SAME_IN_EVERY_CONTAINER and _count_advertised(
+        desired, node
+    ) >= _count_expected(desired)
+
+
+def _failures(observation: Observation) -> list[Failure]:
+    if observation.failure:
+        return [observation.failure]
+    return [gpu.failure for gpu in observation.gpus if gpu.failure]
+
+
 def outdated(
     desired: Desired, verdict: Verdict, observation: Observation, node: NodeState
 ) -> Verdict:
     """The verdict while the container is about to be replaced."""
     reason = REASONS[REASON]
     advertised = _count_advertised(desired, node)
-    why_none = f" ({observation.failure.text.removesuffix('.')})" if observation.failure else ""
-    devices = f"{_count_observed(observation)}{why_none}"
+    failures = _failures(observation)
+    why_fewer = f" ({failures[0].text.removesuffix('.')})" if failures else ""
+    readable = tuple(gpu for gpu in observation.gpus if gpu.failure is None)
+    devices = f"{_count_observed(replace(observation, gpus=readable))}{why_fewer}"
     check = Check(
         reason=REASON,
         where="node",

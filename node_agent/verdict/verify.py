@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from slicewright.apis.desired_state import Desired, DesiredGpu
 from slicewright.apis.layout import GpuLayout, Layout
@@ -20,6 +21,7 @@ from slicewright.node_agent.verdict.instances import expected_devices, observed_
 from slicewright.node_agent.verdict.judge import judge
 from slicewright.node_agent.verdict.message import problem_message
 from slicewright.node_agent.verdict.node_checks import check_labels, check_resources
+from slicewright.node_agent.verdict.usability_checks import check_compute_mode, check_fabric
 
 _MAX_LAYOUT = 120
 """Characters of a layout in a message: sixteen UUIDs would leave no room for the cause."""
@@ -63,6 +65,8 @@ def verify_layout(
     for entry, gpu, instances in zip(desired.gpus, gpus, observed, strict=True):
         checks += check_gpu(desired, entry, gpu, instances)
         checks += check_placements(expected[gpu.index], gpu)
+        # A layout does not state the compute mode: the host's owner may want another one.
+        checks += check_fabric(replace(desired, gpu_count=len(observation.gpus)), entry, gpu)
     return judge(desired, checks, observed, on_host=True)
 
 
@@ -160,7 +164,10 @@ def _check_silicon(
         )
     for gpu, instances in zip(gpus, observed, strict=True):
         if gpu.index < desired.gpu_count:
-            yield from check_gpu(desired, desired.gpu(gpu.index), gpu, instances)
+            desired_gpu = desired.gpu(gpu.index)
+            yield from check_gpu(desired, desired_gpu, gpu, instances)
+            yield from check_compute_mode(desired, desired_gpu, gpu)
+            yield from check_fabric(desired, desired_gpu, gpu)
 
 
 def _shorten(layout: Layout) -> str:

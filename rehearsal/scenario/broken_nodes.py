@@ -15,7 +15,7 @@ from slicewright.rehearsal.clouds.core.fault_file import SpotPreemption
 from slicewright.rehearsal.clouds.core.store import Store
 from slicewright.rehearsal.clouds.gcp.state import NODE_POOLS
 from slicewright.rehearsal.cluster.node.root import NodeFiles
-from slicewright.rehearsal.cluster.silicon import placement, state
+from slicewright.rehearsal.cluster.silicon import fabric, placement, state
 from slicewright.rehearsal.scenario import faults
 from slicewright.rehearsal.scenario.environment import Environment
 from slicewright.rehearsal.scenario.errors import NoSuchFault
@@ -24,6 +24,8 @@ DOUBLE_BIT_ERROR = 48
 _RESET_REQUESTED = 1
 """The driver's recovery action NVML_GPU_RECOVERY_ACTION_GPU_RESET."""
 _MOST_INSTANCES = 7
+_FABRIC_IN_PROGRESS = 2
+_EXCLUSIVE_PROCESS = 3
 _RECORD = "broken.json"
 """In the directory of a node whose GPUs were broken and not yet repaired."""
 
@@ -115,6 +117,36 @@ def _as_many_as_fit(gpu: state.Gpu, profile: str) -> list[str]:
     return [profile]
 
 
+def _fabric(environment: Environment, broken: Broken) -> str:
+    silicon = _silicon(environment, broken)
+    gpus = state.load(silicon).gpus
+    if not fabric.has_fabric(state.load(silicon)):
+        raise NoSuchFault(
+            f"--node {broken.node}: the driver reports an NVLink fabric only on machines with "
+            f"NVSwitches, from Hopper on; this one has {len(gpus)} {gpus[0].model.name}"
+        )
+    if any(gpu.mig for gpu in gpus):
+        raise NoSuchFault(
+            f"--node {broken.node}: the fabric of GPUs in MIG mode changes no verdict"
+        )
+    fabric.stop_fabric_manager(silicon)
+    for gpu in gpus:
+        state.set_health(silicon, gpu.index, fabric_state=_FABRIC_IN_PROGRESS)
+    _record(silicon, broken)
+    return "its Fabric Manager ended while it set up the NVLink fabric"
+
+
+def _compute_mode(environment: Environment, broken: Broken) -> str:
+    silicon = _silicon(environment, broken)
+    if state.load(silicon).gpus[broken.gpu].mig:
+        raise NoSuchFault(
+            f"--gpu {broken.gpu}: a GPU in MIG mode has the default compute mode, and keeps it"
+        )
+    state.set_health(silicon, broken.gpu, compute_mode=_EXCLUSIVE_PROCESS)
+    _record(silicon, broken)
+    return f"GPU {broken.gpu} was left in exclusive process mode"
+
+
 def _reboot(environment: Environment, broken: Broken) -> str:
     _directory(environment, broken.node)
     faults.reboot(environment, broken.node)
@@ -138,6 +170,8 @@ FAULTS: Mapping[str, Callable[[Environment, Broken], str]] = {
     "xid": _xid,
     "lost-gpu": _lost_gpu,
     "repartition": _repartition,
+    "fabric": _fabric,
+    "compute-mode": _compute_mode,
     "reboot": _reboot,
     "spot-preemption": _spot_preemption,
 }

@@ -25,6 +25,8 @@ _FAULTS = {
     "xid": "a double-bit memory error, Xid 48, after which the driver asks for a reset of the GPU",
     "lost-gpu": "the GPU falls off the bus",
     "repartition": "the GPU is partitioned into --profile instances without the partitioner",
+    "fabric": "Fabric Manager ends while it sets up the NVLink fabric of eight whole GPUs",
+    "compute-mode": "a whole GPU is left in exclusive process mode, as by an MPS daemon",
     "reboot": "the node reboots",
     "spot-preemption": "the cloud takes the machine away and gives the pool another",
 }

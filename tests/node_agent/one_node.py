@@ -95,6 +95,8 @@ class Node:
     pace: Pace = field(default_factory=Pace)
     second: Any = None
     """The GPU that is not there."""
+    dev: Path = Path()
+    """/dev of the last container."""
 
     @contextmanager
     def container(
@@ -103,7 +105,8 @@ class Node:
         """The agent in a container that is created now."""
         found = container_runtime.devices(kind, state.load(self.silicon.path), mode)
         assert found is not None
-        self.setenv(device_nodes.VARIABLE, str(self._dev(found)))
+        self.dev = self._dev(found)
+        self.setenv(device_nodes.VARIABLE, str(self.dev))
         prober = self.silicon.prober(user=user)
         stop = threading.Event()
         renewal = Renewal(
@@ -138,6 +141,10 @@ class Node:
         for name in nodes:
             (dev / name).touch()
         return dev
+
+    def reload_daemons(self) -> None:
+        """`systemctl daemon-reload`: the container that runs now loses its devices."""
+        (self.dev / device_nodes.DENIED).touch()
 
     def partition(self) -> None:
         for index in range(2):

@@ -297,6 +297,23 @@ SITUATIONS: dict[str, Situation] = {
         passes=_nothing,
         ends="new container",
     ),
+    "its container has lost its devices": Situation(
+        is_=Node.reload_daemons,
+        reason="DeviceNodesOutdated",
+        says="found 0 (Unknown Error) in this container and 4 advertised by the kubelet",
+        passes=_nothing,
+        ends="new container",
+    ),
+    "a call of the driver fails for one GPU only": Situation(
+        is_=lambda n: (
+            state.inject(n.silicon.path, state.Injection(call="nvmlDeviceGetUUID", gpu=1, code=999))
+            and None
+        ),
+        reason="DeviceNodesOutdated",
+        says="found 2 (Unknown Error) in this container and 4 advertised by the kubelet",
+        passes=_nothing,
+        ends="new container",
+    ),
     "the driver hangs": Situation(
         is_=_inject("nvmlInit", 10),
         reason="DriverHung",

@@ -18,6 +18,11 @@ _METRICS = {"graphics": 1, "sm": 2, "occupancy": 3, "dram": 10, "none": 333}
 _NO_UUID = "MIG-00000000-0000-0000-0000-000000000000"
 _CORRECTED, _VOLATILE = 0, 0
 _ProfileV2 = nvml.c_nvmlGpuInstanceProfileInfo_v2_t
+_FABRIC_VERSIONS = (
+    nvml.c_nvmlGpuFabricInfo_t,
+    nvml.c_nvmlGpuFabricInfo_v2_t,
+    nvml.c_nvmlGpuFabricInfo_v3_t,
+)
 _UNSUPPORTED_EVENT = 0x20
 """Bit 5 of the event types, which nvml.h does not define."""
 
@@ -41,6 +46,9 @@ def constants(device: Any) -> Mapping[str, Any]:
         "banks with spare rows": lambda: sum(_histogram(device)),
         "event types": lambda: f"{n.nvmlDeviceGetSupportedEventTypes(device):#x}",
         "clocks event reasons": lambda: f"{n.nvmlDeviceGetSupportedClocksEventReasons(device):#x}",
+        "compute mode": partial(n.nvmlDeviceGetComputeMode, device),
+        "fabric state": lambda: _fabric(device, n.c_nvmlGpuFabricInfo_t).state & 0xFF,
+        "fabric health": lambda: f"{_fabric(device, n.c_nvmlGpuFabricInfo_v2_t).healthMask:#x}",
         "profile 0, name in version 2": partial(_profile_name, device, _ProfileV2, 2),
         "profile 0, name in version 3": partial(_profile_name, device, _ProfileV3, 3),
         "MIG devices, maximum": partial(n.nvmlDeviceGetMaxMigDeviceCount, device),
@@ -102,6 +110,10 @@ def _vital_questions(device: Any) -> dict[str, Question]:
     n = nvml
     return {
         "nvmlDeviceGetMemoryInfo": partial(n.nvmlDeviceGetMemoryInfo, device),
+        **{
+            f"nvmlDeviceGetGpuFabricInfo(version {version})": partial(_fabric, device, kind)
+            for version, kind in enumerate(_FABRIC_VERSIONS, start=1)
+        },
         "nvmlDeviceGetUtilizationRates": partial(n.nvmlDeviceGetUtilizationRates, device),
         "nvmlDeviceGetEncoderUtilization": partial(n.nvmlDeviceGetEncoderUtilization, device),
         "nvmlDeviceGetPowerUsage": partial(n.nvmlDeviceGetPowerUsage, device),
@@ -228,6 +240,15 @@ def _profile_name(device: Any, kind: type[Any], version: int) -> str:
         raise nvml.NVMLError(code)
     # The bytes: nvidia-ml-py's own structures decode them, those of ctypes do not.
     return bytes(info)[kind.name.offset :].partition(b"\0")[0].decode()
+
+
+def _fabric(device: Any, kind: type[Any]) -> Any:
+    """The state of the GPU's fabric, in a version of its structure. Raises NVMLError."""
+    info = kind()
+    plain = kind is nvml.c_nvmlGpuFabricInfo_t
+    ask = nvml.nvmlDeviceGetGpuFabricInfo if plain else nvml.nvmlDeviceGetGpuFabricInfoV
+    ask(device, ctypes.byref(info))
+    return info
 
 
 def _memory(device: Any) -> Any:

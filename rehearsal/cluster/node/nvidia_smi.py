@@ -1,4 +1,4 @@
-"""`nvidia-smi` on a simulated node, through NVML: `-L`, and `-i GPU -c MODE`.
+"""`nvidia-smi` on a simulated node, through NVML: `-L`, `-c MODE`, and `-i GPU -c MODE`.
 
 The driver's own program needs the real library. Line formats and exit codes are its own. Source:
 nvidia-smi(1), "--list-gpus", "--compute-mode" and "RETURN VALUE".
@@ -15,6 +15,7 @@ from slicewright.node_agent.nvml.probe import probe
 
 _NO_DEVICES, _NO_DRIVER, _BAD_ARGUMENT = 6, 9, 2
 _COMPUTE_MODES = {"DEFAULT": 0, "PROHIBITED": 2, "EXCLUSIVE_PROCESS": 3}
+_MODE_NAMES = {str(number): name for name, number in _COMPUTE_MODES.items()}
 _PCI_INFO_BYTES, _BUS_ID_AT = 68, 36
 """Size of nvmlPciInfo_t, and where in it the bus ID is, up to its end."""
 
@@ -23,11 +24,13 @@ def main(arguments: Sequence[str]) -> int:
     match list(arguments):
         case [] | ["-L" | "--list-gpus"]:
             return _list()
-        case ["-i", gpu, "-c", mode] if mode in _COMPUTE_MODES:
-            return _set_compute_mode(gpu, mode)
+        case ["-i", gpu, "-c", mode] if mode in {*_COMPUTE_MODES, *_MODE_NAMES}:
+            return _set_compute_mode(gpu, _MODE_NAMES.get(mode, mode))
+        case ["-c", mode] if mode in {*_COMPUTE_MODES, *_MODE_NAMES}:
+            return _set_all_compute_modes(_MODE_NAMES.get(mode, mode))
         case _:
             print(
-                f"simulated: nvidia-smi {' '.join(arguments)}: only -L and -i GPU -c "
+                f"simulated: nvidia-smi {' '.join(arguments)}: only -L and [-i GPU] -c "
                 f"{'|'.join(_COMPUTE_MODES)} are",
                 file=sys.stderr,
             )
@@ -47,6 +50,12 @@ def _list() -> int:
         return _NO_DEVICES
     print("\n".join(listed(seen)), flush=True)
     return 0
+
+
+def _set_all_compute_modes(mode: str) -> int:
+    """The exit code is that of the first GPU that refuses."""
+    codes = [_set_compute_mode(gpu.uuid or "", mode) for gpu in probe().gpus]
+    return next(filter(None, codes), 0)
 
 
 def _set_compute_mode(gpu: str, mode: str) -> int:

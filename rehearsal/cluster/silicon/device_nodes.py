@@ -20,6 +20,8 @@ from slicewright.rehearsal.cluster.silicon.node_silicon import (
 
 VARIABLE = "SLICEWRIGHT_FAKE_NVML_DEV"
 """Tells the library which directory is /dev to a process; unset, every node can be opened."""
+DENIED = ".denied"
+"""A file of this name in that directory: the container has lost the permission to open any."""
 CONTROL = frozenset({"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"})
 _CONFIG, _MONITOR = "config", "monitor"
 _GPU_INSTANCE_IDS, _COMPUTE_INSTANCE_IDS = range(15), range(8)

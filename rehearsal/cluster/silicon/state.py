@@ -79,8 +79,17 @@ _CUDA = {
     555: 12050, 560: 12060, 565: 12070, 570: 12080, 575: 12090, 580: 13000, 590: 13010,
 }  # fmt: skip
 _CURED_BY_RESET = frozenset(
-    {"remap_pending", "retired_pending", "recovery_action", "throttle_reasons", "compute_mode"}
+    {
+        "remap_pending",
+        "retired_pending",
+        "recovery_action",
+        "throttle_reasons",
+        "compute_mode",
+        "fabric_state",
+        "fabric_status",
+    }
 )
+_FABRIC_NOT_STARTED = 1
 # PCI buses of the eight GPUs of a DGX H100.
 _BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
 _COMPUTE_STARTS = {1: range(7), 2: range(0, 7, 2), 3: range(0, 7, 4)}
@@ -168,7 +177,8 @@ def reboot(path: Path) -> NodeSilicon:
 def rebooted(node: NodeSilicon) -> NodeSilicon:
     """The node restarts: no instances and no processes are left.
 
-    Ampere's pending MIG mode becomes current; on later GPUs MIG is disabled.
+    Ampere's pending MIG mode becomes current; on later GPUs MIG is disabled. Fabric Manager, if it
+    runs, sets up the fabric again.
     """
 
     def started(gpu: Gpu) -> Gpu:
@@ -178,6 +188,8 @@ def rebooted(node: NodeSilicon) -> NodeSilicon:
             for key, value in gpu.health.items()
             if not key.endswith("_volatile") and key not in _CURED_BY_RESET
         }
+        if kept.get("fabric_manager") == 0:
+            kept["fabric_state"] = _FABRIC_NOT_STARTED
         return replace(
             gpu, mig=mode, mig_pending=mode, lost=False, instances=(), health=MappingProxyType(kept)
         )

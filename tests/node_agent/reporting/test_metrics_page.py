@@ -68,6 +68,8 @@ def test_the_page_is_what_is_exported(
     state.repartition(fake.path, 0, ["3g.40gb", "3g.40gb"])
     for index in range(2):
         state.set_health(fake.path, index, throttle_reasons=8, recovery_action=1)
+    switched = silicon("B200", 8)
+    state.set_health(switched.path, 0, fabric_health=0x1A9)
     before_ampere = silicon("T4", 1).observe(thorough=True, utilization=True)
     history = XidHistory()
     history.add(
@@ -83,7 +85,12 @@ def test_the_page_is_what_is_exported(
     metrics = Metrics(replace(desired, resources={}))
     broken = Observation(failure=Failure(call="probe", code=-1, text="no answer"))
     text = ""
-    for observation, thorough in ((broken, False), (before_ampere, True), (seen, True)):
+    for observation, thorough in (
+        (broken, False),
+        (before_ampere, True),
+        (switched.observe(thorough=True), True),
+        (seen, True),
+    ):
         metrics.update(
             observation,
             verify(desired, observation, node),

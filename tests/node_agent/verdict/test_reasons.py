@@ -18,6 +18,7 @@ from slicewright.node_agent.nvml.errors import MEANINGS
 from slicewright.node_agent.nvml.observed import (
     BROKEN,
     TIMED_OUT,
+    Fabric,
     Failure,
     GpuInstance,
     MigDevice,
@@ -75,6 +76,20 @@ def _whole(s: Scene) -> Scene:
 
 def _wants_whole(s: Scene) -> Scene:
     return replace(s, desired=replace(s.desired, gpus=(DesiredGpu(index="all", mig=False),)))
+
+
+def _fabric(fabric: Fabric) -> Change:
+    def change(s: Scene) -> Scene:
+        s = _wants_whole(_whole(s))
+        for index in range(2):
+            s = _gpu(index, fabric=fabric)(s)
+        return s
+
+    return change
+
+
+def _compute_mode(mode: str) -> Change:
+    return lambda s: _gpu(1, compute_mode=mode)(_wants_whole(_whole(s)))
 
 
 def _resources(capacity: dict[str, int], allocatable: dict[str, int] | None = None) -> Change:
@@ -173,6 +188,22 @@ CASES: dict[str, tuple[Change, str, str]] = {
         _devices(1, _small),
         "Mismatch",
         "GPU 1 wanted 3g.40gb x2, found 1g.10gb x7: GKE's node set-up",
+    ),
+    "FabricFailed": (
+        _fabric(Fabric(state="completed", status=999, faults=("unhealthy route",))),
+        "Mismatch",
+        "GPUs 0-1 wanted an NVLink fabric that is set up, found completed, status 999, unhealthy "
+        "route: Fabric Manager does not run or has another version than the driver",
+    ),
+    "ComputeModeWrong": (
+        _compute_mode("exclusive process"),
+        "Mismatch",
+        "GPU 1 wanted compute mode default, found exclusive process:",
+    ),
+    "FabricNotReady": (
+        _fabric(Fabric(state="not started")),
+        "Mismatch",
+        "GPUs 0-1 wanted an NVLink fabric that is set up, found not started:",
     ),
     "UnwantedMig": (_wants_whole, "Mismatch", "GPUs 0-1 wanted no MIG, found 3g.40gb x2:"),
     "ComputeInstanceMissing": (

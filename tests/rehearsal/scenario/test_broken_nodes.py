@@ -25,6 +25,10 @@ from slicewright.rehearsal.scenario.errors import NoSuchFault, RehearsalError
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.setattr(Environment, "require_running", lambda self: None)
+    whole = tmp_path / "clusters/c/nodes/whole-1"
+    (whole / "root").mkdir(parents=True)
+    (whole / "node.json").write_text("{}")
+    state.create(whole / "silicon/state", "H100-80", 8, "580.95.05", "whole-1")
     for name, gpus in (("worker-1", 2), ("system-1", 0)):
         directory = tmp_path / "clusters/c/nodes" / name
         (directory / "root").mkdir(parents=True)
@@ -35,8 +39,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     return Environment(tmp_path)
 
 
-def silicon(environment: Environment) -> Path:
-    return environment.root / "clusters/c/nodes/worker-1/silicon/state"
+def silicon(environment: Environment, node: str = "worker-1") -> Path:
+    return environment.root / f"clusters/c/nodes/{node}/silicon/state"
 
 
 def broken(fault: str, *, node: str = "worker-1", gpu: int = 1, profile: str = "1g.5gb") -> Broken:
@@ -67,13 +71,15 @@ def test_a_gpu_is_cut_into_as_many_instances_of_the_profile_as_fit(
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (broken("xid", node=""), "--node is missing: name one of worker-1"),
+        (broken("xid", node=""), "--node is missing: name one of whole-1, worker-1"),
         (broken("lost-gpu", node="worker-9"), "--node worker-9: there is no such node"),
-        (broken("reboot", node="worker-9"), "there are worker-1"),
+        (broken("reboot", node="worker-9"), "there are whole-1, worker-1"),
         (broken("xid", node="system-1"), "--node system-1: it has no GPUs"),
         (broken("lost-gpu", gpu=2), "--gpu 2: worker-1 has GPUs 0 to 1"),
         (broken("repartition", profile="9g.5gb"), "--profile 9g.5gb: NVIDIA A100"),
         (broken("repartition", profile="3g.20gb"), "has just these partitions"),
+        (broken("fabric"), "--node worker-1: the driver reports an NVLink fabric only on"),
+        (broken("compute-mode"), "--gpu 1: a GPU in MIG mode has the default compute mode"),
         (broken("spot-preemption"), "in no node pool of the simulated cloud"),
     ],
 )
@@ -86,6 +92,34 @@ def test_a_fault_that_could_have_no_effect_is_refused(
     assert says in str(refused.value)
     assert state.load(silicon(environment)) == before
     assert broken_nodes.repair(environment) == []
+
+
+def test_a_fabric_that_is_not_set_up_is_that_of_every_gpu_until_the_repair(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = silicon(environment, "whole-1")
+    broken_nodes.inject(environment, broken("fabric", node="whole-1"))
+    assert [gpu.health["fabric_state"] for gpu in state.load(whole).gpus] == [2] * 8
+    monkeypatch.setattr(faults, "reboot", lambda _, node: state.reboot(whole))
+    assert broken_nodes.repair(environment) == ["whole-1"]
+    assert not any(gpu.health for gpu in state.load(whole).gpus)
+
+
+def test_a_fabric_of_gpus_in_mig_mode_is_not_broken(environment: Environment) -> None:
+    state.repartition(silicon(environment, "whole-1"), 7, ["3g.40gb"])
+    with pytest.raises(NoSuchFault, match="in MIG mode changes no verdict"):
+        broken_nodes.inject(environment, broken("fabric", node="whole-1"))
+
+
+def test_a_gpu_is_left_in_exclusive_process_mode_and_the_others_are_not(
+    environment: Environment,
+) -> None:
+    broken_nodes.inject(environment, broken("compute-mode", node="whole-1"))
+    modes = [
+        gpu.health.get("compute_mode", 0)
+        for gpu in state.load(silicon(environment, "whole-1")).gpus
+    ]
+    assert modes == [0, 3, 0, 0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("fault", ["xid", "lost-gpu", "repartition"])

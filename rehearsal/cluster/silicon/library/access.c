@@ -2,7 +2,11 @@
  *
  * SLICEWRIGHT_FAKE_NVML_DEV names the directory that is /dev to this process: a container has the
  * device nodes of the moment it was created. Unset or empty, the process sees the host's own /dev,
- * in which every node exists. Source: NVIDIA MIG user guide, "Device nodes and capabilities". */
+ * in which every node exists. Source: NVIDIA MIG user guide, "Device nodes and capabilities".
+ *
+ * A file `.denied` in it stands for device rules of the container's cgroup without the GPUs, as
+ * systemd writes them after `systemctl daemon-reload`: the nodes exist, and no open succeeds.
+ * Source: NVIDIA Container Toolkit, "Troubleshooting", containers losing access to GPUs. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -24,13 +28,22 @@ static const char *device_directory(void)
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
+static bool denied(void)
+{
+    char path[4096];
+    const char *directory = device_directory();
+    return directory != NULL &&
+           snprintf(path, sizeof path, "%s/.denied", directory) < (int)sizeof path &&
+           access(path, F_OK) == 0;
+}
+
 static bool may_open(const char *name)
 {
     char path[4096];
     const char *directory = device_directory();
     if (directory == NULL)
         return true;
-    if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
+    if (denied() || snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
         return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0)
@@ -56,9 +69,11 @@ static unsigned capability_minor(const struct node *node, const struct gpu *gpu,
            (ci == NULL ? 0 : 1 + ci->id);
 }
 
-bool may_use_driver(void)
+nvmlReturn_t open_driver(void)
 {
-    return may_open("nvidiactl");
+    if (may_open("nvidiactl"))
+        return NVML_SUCCESS;
+    return denied() ? NVML_ERROR_UNKNOWN : NVML_ERROR_DRIVER_NOT_LOADED;
 }
 
 bool may_use_gpu(const struct gpu *gpu)

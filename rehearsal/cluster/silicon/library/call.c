@@ -311,12 +311,41 @@ nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigne
     return end(call, NVML_SUCCESS);
 }
 
+/* --- a cold GPU --- */
+
+/* GPUs that this process has started, and holds until its last nvmlShutdown. */
+static bool started[MAX_GPUS];
+
+static bool held(const struct gpu *gpu)
+{
+    for (unsigned i = 0; i < node.process_count; i++)
+        if (node.processes[i].gpu == gpu->index)
+            return true;
+    return gpu->health[HEALTH_persistence] != 0 || started[gpu->index];
+}
+
+/* Without persistence mode the driver starts a GPU for its first client, and stops it after the
+ * last: one to three seconds each. Source: NVIDIA, "Driver Persistence". Waits without the mutex.
+ */
+void start_gpu(struct call *call)
+{
+    long long ms = held(call->gpu) ? 0 : call->gpu->health[HEALTH_start_ms];
+    started[call->gpu->index] = true;
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    pthread_mutex_unlock(&mutex);
+    while (nanosleep(&left, &left) != 0)
+        ;
+    pthread_mutex_lock(&mutex);
+}
+
 /* --- init and shutdown --- */
 
 nvmlReturn_t library_init(const char *name)
 {
     pthread_mutex_lock(&mutex);
-    nvmlReturn_t result = may_use_driver() ? state_refresh(&node) : NVML_ERROR_DRIVER_NOT_LOADED;
+    nvmlReturn_t result = open_driver();
+    if (result == NVML_SUCCESS)
+        result = state_refresh(&node);
     if (result == NVML_SUCCESS && !fault(name, -1, &result))
         references++;
     pthread_mutex_unlock(&mutex);
@@ -329,8 +358,10 @@ nvmlReturn_t library_shutdown(void)
     pthread_mutex_lock(&mutex);
     if (references > 0) {
         result = NVML_SUCCESS;
-        if (--references == 0)
+        if (--references == 0) {
+            memset(started, 0, sizeof started);
             state_forget(&node);
+        }
     }
     pthread_mutex_unlock(&mutex);
     return result;

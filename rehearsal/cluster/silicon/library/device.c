@@ -62,7 +62,7 @@ ANSWER(nvmlDeviceGetNumGpuCores, WHOLE, unsigned int,
 ANSWER(nvmlDeviceGetMemoryBusWidth, WHOLE, unsigned int, call.gpu->model->bus_bits)
 ANSWER(nvmlDeviceGetPersistenceMode, WHOLE, nvmlEnableState_t, call.gpu->health[HEALTH_persistence])
 ANSWER(nvmlDeviceGetComputeMode, EITHER, nvmlComputeMode_t,
-       (int)call.gpu->health[HEALTH_compute_mode])
+       (int)(call.gpu->mig ? 0 : call.gpu->health[HEALTH_compute_mode]))
 ANSWER(nvmlDeviceGetVirtualizationMode, WHOLE, nvmlGpuVirtualizationMode_t,
        1) /* pass-through, as in every cloud's machines */
 
@@ -81,13 +81,14 @@ nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 }
 
 /* 0 default, 2 prohibited, 3 exclusive process; 1, exclusive thread, is gone since CUDA 8. Kept
- * until the driver is loaded again. */
+ * until the driver is loaded again. In MIG mode it is the default, and cannot be changed (nvml.h).
+ */
 nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mode)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE | PRIVILEGED | CHANGES))
         return call.result;
-    if (mode == 1)
+    if (mode == 1 || call.gpu->mig)
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
     if (mode < 0 || mode > 3)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);

@@ -124,6 +124,7 @@ nvmlReturn_t end_changed(struct call *call);
 nvmlReturn_t end_created(struct call *call,
                          const void *handle); /* no handle left: nothing was created */
 nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigned length);
+void start_gpu(struct call *call); /* the time that a GPU takes that nobody holds */
 nvmlReturn_t library_init(const char *name);
 nvmlReturn_t library_shutdown(void);
 
@@ -134,7 +135,7 @@ unsigned nvlinks(const struct call *call);
 bool remaps_rows(const struct gpu *gpu);
 
 /* access.c: what this process may open */
-bool may_use_driver(void);
+nvmlReturn_t open_driver(void);
 bool may_use_gpu(const struct gpu *gpu);
 bool may_use_mig_device(const struct node *node, const struct gpu *gpu,
                         const struct gpu_instance *gi, const struct compute_instance *ci);

@@ -132,6 +132,7 @@ static nvmlReturn_t whole_gpu(const char *name, struct call *call, struct gpu *g
     end(call, NVML_SUCCESS);
     if (!begin_gpu(call, name, handle, WHOLE))
         return call->result;
+    start_gpu(call);
     *device = handle;
     return end(call, NVML_SUCCESS);
 }

@@ -47,6 +47,9 @@ static int whole(nvmlDevice_t device)
     nvmlFieldValue_t fields[2] = {{.fieldId = 91}, {.fieldId = 82}};
     nvmlProcessInfo_v2_t before[MANY];
     nvmlProcessInfo_t processes[MANY];
+    nvmlComputeMode_t mode;
+    nvmlGpuFabricInfo_t fabric1;
+    nvmlGpuFabricInfoV_t fabric = {.version = VERSION(nvmlGpuFabricInfo_v3_t, 3)};
     MUST(nvmlDeviceGetName(device, name, sizeof name));
     MUST(nvmlDeviceGetUUID(device, uuid, sizeof uuid));
     MUST(nvmlDeviceGetPciInfo_v3(device, &pci));
@@ -75,6 +78,11 @@ static int whole(nvmlDevice_t device)
     MUST(nvmlDeviceGetNvLinkState(device, SEVENTH_LINK, &link));
     printf("%u NVLinks, seventh %d, memory %u C\n", fields[0].value.uiVal, link,
            fields[1].value.uiVal);
+    MUST(nvmlDeviceGetComputeMode(device, &mode));
+    MUST(nvmlDeviceGetGpuFabricInfo(device, &fabric1));
+    MUST(nvmlDeviceGetGpuFabricInfoV(device, &fabric));
+    printf("compute mode %d, fabric %d %d, health %x\n", (int)mode, fabric1.state, fabric.state,
+           fabric.healthMask);
     MUST(nvmlDeviceGetMigMode(device, &current, &pending));
     printf("MIG %u %u\n", current, pending);
     count = MANY;

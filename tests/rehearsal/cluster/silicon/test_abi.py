@@ -94,6 +94,9 @@ def test_every_struct_has_the_size_and_the_fields_of_nvidias_header(
         ("nvmlDeviceAttributes_t", 40),
         ("nvmlMemory_v2_t", 40),
         ("nvmlPciInfo_t", 68),
+        ("nvmlGpuFabricInfo_t", 28),
+        ("nvmlGpuFabricInfo_v2_t", 36),
+        ("nvmlGpuFabricInfo_v3_t", 40),
     ],
 )
 def test_struct_sizes_are_those_that_clients_are_compiled_with(
@@ -200,7 +203,7 @@ def test_a_c_program_reads_the_state_and_partitions_a_gpu_and_restores_it(
     link = [f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}"]
     flags = ["-Wall", "-Wextra", "-Werror", f"-I{LIBRARY}"]
     subprocess.run(["cc", *flags, "-o", str(tmp_path / "caller"), str(_CALLER), *link], check=True)
-    path = make_state()
+    path = make_state(count=8)
     state.run_process(path, state.Process(gpu=0, pid=4711, memory_mib=2048, name="train"))
     state.set_load(path, state.Load(gpu=0, sm=42))
     ran = subprocess.run(
@@ -211,12 +214,13 @@ def test_a_c_program_reads_the_state_and_partitions_a_gpu_and_restores_it(
         check=False,
     )
     assert ran.stdout.splitlines() == [
-        "driver 580.65.06, CUDA 13000, 2 GPUs",
+        "driver 580.65.06, CUDA 13000, 8 GPUs",
         "[NVIDIA H100 80GB HBM3] GPU- 233010de minor 0",
         "memory 81559 MiB used 2048, of 81559",
         "34 C, 71500 of 700000 mW, 345 MHz, 0 replays",
         "persistence 1, ECC 1 1, busy 0, clocks 1 1",
         "18 NVLinks, seventh 1, memory 41 C",
+        "compute mode 0, fabric 3 3, health 0",
         "MIG 0 0",
         "1 process 4711 of 2048 MiB is [train], 0 graphics, 0 MPS",
         "GPM 1, SMs 42 %",
@@ -227,7 +231,7 @@ def test_a_c_program_reads_the_state_and_partitions_a_gpu_and_restores_it(
         "[NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb] of 7, same 1, 16 SMs, 40448 MiB",
     ]
     assert ran.returncode == 0
-    assert (state.load(path).gpus[1].mig, state.load(path).gpus[1].instances) == (False, ())
+    assert (state.load(path).gpus[7].mig, state.load(path).gpus[7].instances) == (False, ())
 
 
 def test_nvidia_ml_py_reads_every_struct_version(nvml: Any, make_state: Any) -> None:
