@@ -227,7 +227,7 @@ def _as_user(
     """In a fork of this process: another user may not be able to start its Python. All modules are
     loaded before.
     """
-    for module in pkgutil.walk_packages(node_agent.__path__, "node_agent."):
+    for module in pkgutil.walk_packages(node_agent.__path__, "slicewright.node_agent."):
         if module.name != "slicewright.node_agent.__main__":
             importlib.import_module(module.name)
     streams = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 - closed below

@@ -37,6 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     links = sources / "slicewright"
     links.mkdir()
+    shutil.copy(PROJECT / "slicewright" / "__init__.py", links)
     for package in PACKAGES:
         (links / package).symlink_to(f"../{package}")
     _pip("wheel", "--no-build-isolation", "--wheel-dir", out, sources / "node_agent")

@@ -169,7 +169,7 @@ def _strings(value: object) -> Iterator[str]:
 def _called_by_the_agent() -> set[str]:
     """The symbols of the library that the agent's code names."""
     named: set[str] = set()
-    for module in pkgutil.walk_packages(node_agent.__path__, "node_agent."):
+    for module in pkgutil.walk_packages(node_agent.__path__, "slicewright.node_agent."):
         if module.name.endswith(".__main__"):
             continue
         imported = importlib.import_module(module.name)
