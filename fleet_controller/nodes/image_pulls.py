@@ -91,7 +91,7 @@ _CAUSES: Final[Mapping[str, _Cause]] = {
     ),
     _MISSING: _Cause(
         answer="has no such image: no repository, tag or digest of this name",
-        remedy="correct `{image}`, or copy the image there",
+        remedy="correct `{image}`, or copy the image to this registry",
     ),
     _CERTIFICATE: _Cause(
         answer="presents a certificate that the node does not trust",
