@@ -1,6 +1,7 @@
 """The command `slicewright-agent`, which the agent's pod runs, too.
 
-Exit codes, with 2 for wrong use. `verify`: 0 match, 1 mismatch, 2 unknown. `show`: 0, or 2
+Exit codes, with 2 for wrong use. `verify`: 0 match, 1 mismatch, 2 unknown. `prove`:
+0 every device computed, 1 one did not, 2 it could not be tried. `show`: 0, or 2
 if the driver does not answer. `apply` and `clear`: 0 done, 1 refused or rolled back, 2 the
 driver does not answer, 4 a GPU reset or reboot is needed, 5 the rollback failed. `watch`: 0 stopped
 by SIGTERM or SIGINT, or (--desired) its container is outdated and the kubelet must create a new
@@ -26,7 +27,7 @@ from slicewright.node_agent.commands.exit_codes import RESTART_NEEDED, UNKNOWN, 
 from slicewright.node_agent.nvml.prober import ForkServerEnded
 from slicewright.telemetry.plain import plain_stream
 
-COMMANDS: Final = ("show", "verify", "apply", "clear", "watch", "attribution")
+COMMANDS: Final = ("show", "verify", "prove", "apply", "clear", "watch", "attribution")
 """Commands in the order of the help. Each is a module of slicewright.node_agent.commands."""
 
 

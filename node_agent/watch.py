@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from slicewright.apis.desired_state import Desired, assigned_or_declared, hash_of
 from slicewright.apis.layout import GpuLayout, Layout, LayoutError
@@ -38,6 +38,10 @@ from slicewright.node_agent.verdict.verify import (
 from slicewright.node_agent.xids.kernel_log import KMSG
 from slicewright.node_agent.xids.xid_watch import XidWatch
 from slicewright.telemetry import log
+
+# Few agents compute, and the others need not load ctypes.
+if TYPE_CHECKING:
+    from slicewright.node_agent.verdict.compute_gate import ComputeGate
 
 _NODE_REUSES: Final = 5
 """Periods of `Pace.node_every_s` during which a matching agent reuses the last Node it read."""
@@ -110,17 +114,20 @@ class NodeWatch:
         health: Health,
         pace: Pace,
         renewal: Renewal | None = None,
+        gate: ComputeGate | None = None,
         mig_config: str = "",
         clock: Clock | None = None,
         kernel_log: Path = KMSG,
     ) -> None:
-        """renewal: None keeps a container for ever, even if it misses GPUs. mig_config: the value
-        of the label nvidia.com/mig.config for `desired`, empty if unknown.
+        """renewal: None keeps a container for ever, even if it misses GPUs. gate: None judges by
+        NVML alone. mig_config: the value of the label nvidia.com/mig.config for `desired`, empty if
+        unknown.
         """
         self._declared = desired
         self._assigned = ""
         self._desired = desired
         self._renewal = renewal
+        self._gate = gate
         self._mig_config = mig_config
         self._layout_hash = hash_of(desired)
         self._metrics = metrics
@@ -164,6 +171,10 @@ class NodeWatch:
             judged = waiting or verify(self._desired, probe.observation, self._node)
         if self._renewal and self._node and self._node_read == started:
             judged = self._renewal.consider(judged, probe.observation, self._node, probed)
+        if self._gate and self._node:
+            judged = self._gate.consider(
+                judged, probe.observation, self._desired, self._node, self._clock.monotonic
+            )
         if self._node:
             judged = layout_change.or_pending(judged, self._desired, self._node, self._mig_config)
         judged = self._fabric.judge(judged, self._desired, probed)

@@ -147,4 +147,12 @@ LASTING_MISMATCHES: Final = (
         cause="partitioning stopped half way",
         advice="apply the layout again",
     ),
+    Reason(
+        code="PartitionDoesNotCompute",
+        verdict="Mismatch",
+        meaning="NVML lists a partition or a GPU, and CUDA does not compute on it",
+        cause="a hardware error, or a part of the driver's setup that NVML does not show",
+        advice="look up the CUDA error in docs/reference/reasons.md; if it is the hardware, drain "
+        f"the node and reset the GPU, or {REPLACE}",
+    ),
 )

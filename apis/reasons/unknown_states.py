@@ -122,4 +122,12 @@ UNKNOWN_STATES: Final = (
         cause="the API server does not answer, or refuses the request",
         advice="read the log of the node's agent pod",
     ),
+    Reason(
+        code="ComputeUntried",
+        verdict="Unknown",
+        settles=True,
+        meaning="the GPUs match, but it could not be tried whether CUDA computes on them",
+        cause="a process uses a GPU, or the agent's container lacks a library of the driver",
+        advice="end the process; for a library, check how the pod gets the driver",
+    ),
 )

@@ -13,6 +13,7 @@ from slicewright.apis.names import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     REPORTS_AFTER_ANNOTATION,
+    STARTUP_TAINT_KEY,
     VERIFIED_LAYOUT_ANNOTATION,
 )
 
@@ -63,6 +64,8 @@ class NodeState:
     """The label nvidia.com/mig.config at the node's last verification (annotation
     slicewright.io/verified-layout). Empty: never verified.
     """
+    held: bool = False
+    """True if the Node has the startup taint: the controller has not released it."""
     feature_labels: Mapping[str, str] = field(default_factory=dict)
     """Product, count and replicas of GPUs and partitions, by GPU feature discovery."""
 
@@ -88,8 +91,13 @@ def read(node: Mapping[str, Any]) -> NodeState:
         reports_after=notes.get(REPORTS_AFTER_ANNOTATION, ""),
         layout_change=notes.get(CHANGE_ANNOTATION, ""),
         verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
+        held=_has_startup_taint(_object(node.get("spec")).get("taints")),
         feature_labels={name: labels[name] for name in labels if _FEATURE.fullmatch(name)},
     )
+
+
+def _has_startup_taint(taints: Any) -> bool:
+    return any(_object(taint).get("key") == STARTUP_TAINT_KEY for taint in taints or ())
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ def deadline() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--deadline",
-        type=_seconds,
+        type=seconds,
         default=20.0,
         metavar="SECONDS",
         help="time limit of one probe of GPUs that have started (default 20); each GPU gets 3 "
@@ -78,7 +78,7 @@ def add_service(parser: argparse.ArgumentParser, *, repeats: str, port: int) -> 
     """
     parser.add_argument(
         "--interval",
-        type=_seconds,
+        type=seconds,
         default=10.0,
         metavar="SECONDS",
         help=f"seconds between {repeats} (default 10)",
@@ -91,16 +91,16 @@ def add_service(parser: argparse.ArgumentParser, *, repeats: str, port: int) -> 
     )
 
 
-def _seconds(text: str, least: float = 0.1, most: int = 3600) -> float:
+def seconds(text: str, least: float = 0.1, most: int = 3600) -> float:
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
-    if not least <= seconds <= most:
+    if not least <= number <= most:
         raise argparse.ArgumentTypeError(f"{text} must be between {least:g} and {most} seconds")
-    return seconds
+    return number
 
 
 def _wait_seconds(text: str) -> float:
     """Seconds to wait for other processes, with the limit of a stack file's `in_use`."""
-    return _seconds(text, least=0, most=_LONGEST_WAIT_S)
+    return seconds(text, least=0, most=_LONGEST_WAIT_S)

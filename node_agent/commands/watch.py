@@ -21,8 +21,10 @@ from slicewright.node_agent.nvml.prober import Prober
 if TYPE_CHECKING:
     from slicewright.apis.desired_state import Desired
     from slicewright.kubeapi import Client
+    from slicewright.node_agent.compute.prover import Prover
     from slicewright.node_agent.reporting.health import Health
     from slicewright.node_agent.reporting.metrics import Metrics
+    from slicewright.node_agent.verdict.compute_gate import ComputeGate
     from slicewright.node_agent.verdict.renewal import Renewal
     from slicewright.node_agent.watch import Turning
     from slicewright.telemetry.endpoints import Endpoints
@@ -53,6 +55,12 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="measure the utilization of partitions (Hopper and later)",
     )
+    parser.add_argument(
+        "--compute",
+        action="store_true",
+        help="with --desired: report no match of a node with the startup taint until CUDA has "
+        "computed on every partition (needs libcuda)",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -71,6 +79,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _watch_node(parsed: argparse.Namespace) -> int:
     desired = read_desired(parsed.desired)
+    prover = _start_prover(parsed)
     node_name = os.environ.get("NODE_NAME")
     if not node_name:
         raise WrongUse(
@@ -98,11 +107,18 @@ def _watch_node(parsed: argparse.Namespace) -> int:
         health=health,
         pace=Pace(interval_s=parsed.interval),
         renewal=_renewal(desired, stop),
+        gate=_gate(prover),
         mig_config=parsed.mig_config,
     )
     layout = desired_state.hash_of(desired)[:8]
     facts = {"node": node_name, "pool": desired.pool, "layout": layout}
-    _serve_and_run(parsed, loop, prober, health, metrics, stop, **facts)
+    if prover:
+        health.stall_after_s += prover.longest_s
+    try:
+        _serve_and_run(parsed, loop, prober, health, metrics, stop, **facts)
+    finally:
+        if prover:
+            prover.close()
     log.info("stopped")
     return OK
 
@@ -136,6 +152,24 @@ def _renewal(desired: Desired, stop: threading.Event) -> Renewal:
     return Renewal(
         desired, end=stop.set, memory=RestartMemory(), driver_loaded=_DRIVER_VERSION.exists
     )
+
+
+def _start_prover(parsed: argparse.Namespace) -> Prover | None:
+    """Forks the process that computes. Its modules are loaded only if it is wanted."""
+    if not parsed.compute:
+        return None
+    from slicewright.node_agent.compute.prover import Prover
+
+    return Prover.start(deadline_s=options.deadline_s(parsed))
+
+
+def _gate(prover: Prover | None) -> ComputeGate | None:
+    if prover is None:
+        return None
+    from slicewright.node_agent.cluster.proof_memory import ProofMemory
+    from slicewright.node_agent.verdict.compute_gate import ComputeGate
+
+    return ComputeGate(prove=prover.prove, memory=ProofMemory())
 
 
 def _watch_host(parsed: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from slicewright.apis.reasons.agent import REASONS
 from slicewright.apis.reasons.agent_reason import Setting
+from slicewright.node_agent.compute.signs import SIGNS
 from slicewright.node_agent.nvml.errors import MEANINGS
 from slicewright.node_agent.xids.meanings import MEANINGS as XIDS
 from slicewright.node_agent.xids.meanings import RECOVERY_CHANGED
@@ -21,8 +22,8 @@ _SETTINGS = {
 _REASONS_HEAD = """\
 # Reasons
 
-Generated from `apis/reasons/agent.py`, `node_agent/nvml/errors.py` and
-`node_agent/xids/meanings.py`; a test keeps it current.
+Generated from `apis/reasons/agent.py`, `node_agent/nvml/errors.py`, `node_agent/compute/signs.py`
+and `node_agent/xids/meanings.py`; a test keeps it current.
 
 Every verdict has one reason; the codes are stable. It is in the node's `GPUNodeReport`, in its
 condition `slicewright.io/GPUPartitionsReady`, in the metric `slicewright_mismatch{reason}`, and in
@@ -48,6 +49,16 @@ column.
 
 | code | NVML_ERROR_ | meaning | reason |
 |---|---|---|---|"""
+_CUDA_HEAD = """
+## CUDA errors
+
+Failures of the [proof that partitions compute](agent.md#proving-that-partitions-compute), with
+their usual causes on a GPU node; the names without a code are the proof's own. An error of the
+partition or of the node is a failure; an error of the environment means that the proof could not be
+tried.
+
+| code | name | error of | usual cause | remedy |
+|---|---|---|---|---|"""
 _XIDS_HEAD = """
 ## Xids
 
@@ -62,7 +73,7 @@ Xid is counted and shown.
 
 
 def page() -> str:
-    return "\n".join((*_reasons(), *_nvml_errors(), *_xids())) + "\n"
+    return "\n".join((*_reasons(), *_nvml_errors(), *_cuda_errors(), *_xids())) + "\n"
 
 
 def _reasons() -> Iterator[str]:
@@ -83,6 +94,13 @@ def _nvml_errors() -> Iterator[str]:
     yield _NVML_HEAD
     for code, meaning in MEANINGS.items():
         yield f"| {code} | {meaning.name} | {meaning.text} | `{meaning.reason}` |"
+
+
+def _cuda_errors() -> Iterator[str]:
+    yield _CUDA_HEAD
+    for sign in SIGNS.values():
+        code = "" if sign.code is None else str(sign.code)
+        yield f"| {code} | `{sign.name}` | {sign.scope} | {sign.cause} | {sign.remedy} |"
 
 
 def _xids() -> Iterator[str]:

@@ -23,6 +23,8 @@ from slicewright.node_agent.cluster.node import NodeState
 from slicewright.node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
 from slicewright.node_agent.nvml.prober import Prober
 from slicewright.rehearsal.cluster.silicon import models, state
+from slicewright.rehearsal.host.toolchain.builders import sources
+from slicewright.rehearsal.host.toolchain.tools import TOOLS, CLibrary
 from tests.node_agent.clocks import Clocks
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -107,6 +109,21 @@ def fake_library() -> Iterator[Path]:
         library = Path(directory) / "libnvidia-ml.so.1"
         subprocess.run([compiler, *flags, *sources, "-o", str(library)], check=True)
         yield library
+
+
+@pytest.fixture(scope="session")
+def driver_libraries(fake_library: Path) -> Iterator[Path]:
+    """A directory with libnvidia-ml.so.1 and libcuda.so.1."""
+    (tool,) = (tool for tool in TOOLS if tool.name == "fake-cuda")
+    assert isinstance(tool.source, CLibrary)
+    files = [str(file) for file in sources(tool) if file.suffix == ".c"]
+    with tempfile.TemporaryDirectory(prefix="driver-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        shutil.copy(fake_library, directory / "libnvidia-ml.so.1")
+        output = directory / "libcuda.so.1"
+        subprocess.run(["cc", *tool.source.flags, "-Werror", *files, "-o", output], check=True)
+        yield directory
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,6 @@ def test_watch_imports_neither_another_command_nor_the_api_client_before_it_fork
         timeout=60,
     ).stderr.split()
     assert "slicewright.node_agent.commands.watch" in imported
-    others = {"apply", "attribution", "clear", "show", "verify"}
+    others = {"apply", "attribution", "clear", "prove", "show", "verify"}
     assert not {f"slicewright.node_agent.commands.{other}" for other in others} & set(imported)
     assert not {"slicewright.kubeapi", "urllib3", "slicewright.node_agent.watch"} & set(imported)

@@ -35,7 +35,7 @@ def ended(directory: Path, stack: str) -> Environment:
         '{"pulumi": "/p", "control_plane": "/c", "kwok": "/k", "mig_parted": "/m", '
         '"mig_manager": "/m", "device_plugin": "/d", "config_manager": "/m", '
         '"gpu_feature_discovery": "/g", "mps_control_daemon": "/m", '
-        '"gke_device_plugin": "/g", "fake_nvml": "/f"}'
+        '"gke_device_plugin": "/g", "fake_nvml": "/f", "fake_cuda": "/f"}'
     )
     return environment
 

@@ -111,7 +111,9 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Injection:
-    """A fault of one NVML call: the function's name without `_v2`, or `*` for all on a GPU."""
+    """A fault of one call of NVML or CUDA: the function's name without `_v2`, or `*` for all NVML
+    calls on a GPU, or `pattern` for words that CUDA's `put` kernel writes wrong.
+    """
 
     call: str
     gpu: int = -1
@@ -121,6 +123,8 @@ class Injection:
     times: int = -1
     """How many more times; -1: always."""
     delay_ms: int = 0
+    uuid: str = ""
+    """CUDA only: the MIG device or GPU that has the fault. Empty: every device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +181,7 @@ def dump(node: NodeSilicon) -> str:
     ]
     lines += [
         f"inject call={i.call} gpu={i.gpu} code={i.code} times={i.times} delay_ms={i.delay_ms}"
+        + (f" uuid={i.uuid}" if i.uuid else "")
         for i in node.injections
     ]
     return "\n".join(lines) + "\n"
@@ -257,9 +262,9 @@ def _read_load(draft: _Draft, words: dict[str, str]) -> None:
 
 
 def _read_injection(draft: _Draft, words: dict[str, str]) -> None:
-    call = words.pop("call")
+    call, uuid = words.pop("call"), words.pop("uuid", "")
     draft.injections.append(
-        Injection(call=call, **{key: int(value) for key, value in words.items()})
+        Injection(call=call, uuid=uuid, **{key: int(value) for key, value in words.items()})
     )
 
 

@@ -66,7 +66,7 @@ def key(tool: Tool, settings: Settings, answers: Answers) -> str:
         f"{machine()}\0{made_with}\0{[(b.name, b.package) for b in tool.binaries]!r}\0".encode()
     )
     for file in sources(tool):
-        digest.update(f"{file.relative_to(source.directory)}\0".encode())
+        digest.update(f"{os.path.relpath(file, source.directory)}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
@@ -84,7 +84,8 @@ def sources(tool: Tool) -> list[Path]:
         raise ToolchainError(
             f"{tool.title}: its source {directory} does not exist; this checkout is incomplete"
         )
-    return sorted(found)
+    shared = tool.source.shared if isinstance(tool.source, CLibrary) else ()
+    return sorted(found) + list(shared)
 
 
 def build(

@@ -30,6 +30,8 @@ class Toolchain:
     gke_device_plugin: Path
     fake_nvml: Path
     """The fake libnvidia-ml.so.1, in a directory of its own."""
+    fake_cuda: Path
+    """The fake libcuda.so.1, in a directory of its own."""
 
     # Of workload_tools.py; None where an environment was made without their group.
     prometheus: Path | None = None

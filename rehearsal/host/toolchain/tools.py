@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
+_SILICON = _HERE.parents[1] / "cluster" / "silicon"
 
 GO_MINIMUM = (1, 26, 0)
 """The highest `go` line of the modules below."""
@@ -79,10 +80,12 @@ class GoModule:
 
 @dataclass(frozen=True, kw_only=True)
 class CLibrary:
-    """Built by `cc` from every *.c in `directory`."""
+    """Built by `cc` from every *.c in `directory`, and from `shared` files of another library."""
 
     directory: Path
     flags: tuple[str, ...]
+    shared: tuple[Path, ...] = ()
+    """Sources outside `directory`, with the headers that they include."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +154,7 @@ TOOLS: tuple[Tool, ...] = (
         version="own",
         binaries=(Binary(field="fake_nvml", name="libnvidia-ml.so.1"),),
         source=CLibrary(
-            directory=_HERE.parents[1] / "cluster" / "silicon" / "library",
+            directory=_SILICON / "library",
             flags=(
                 "-shared",
                 "-fPIC",
@@ -160,6 +163,37 @@ TOOLS: tuple[Tool, ...] = (
                 "-Wextra",
                 "-pthread",
                 "-Wl,-soname,libnvidia-ml.so.1",
+            ),
+        ),
+        expected_s=2,
+    ),
+    Tool(
+        name="fake-cuda",
+        version="own",
+        binaries=(Binary(field="fake_cuda", name="libcuda.so.1"),),
+        source=CLibrary(
+            directory=_SILICON / "cuda_library",
+            shared=tuple(
+                sorted(
+                    _SILICON / "library" / name
+                    for name in (
+                        "access.c",
+                        "health.def",
+                        "model.c",
+                        "models.def",
+                        "nvml_abi.h",
+                        "silicon.h",
+                        "state.c",
+                    )
+                )
+            ),
+            flags=(
+                "-shared",
+                "-fPIC",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Wl,-soname,libcuda.so.1",
             ),
         ),
         expected_s=2,

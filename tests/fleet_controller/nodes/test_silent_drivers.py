@@ -30,6 +30,7 @@ from tests.fleet_controller.conftest import HASH, NOW
 from tests.properties import examples
 
 OTHERWISE_UNKNOWN = {
+    "ComputeUntried",
     # The node is at work on its partitions, or the agent's own view of it is incomplete.
     "DeviceNodesOutdated",
     "NodeUnreadable",

@@ -284,8 +284,15 @@ CASES: dict[str, tuple[Change, str, str]] = {
 
 
 def test_every_reason_has_a_case() -> None:
-    # `verify` does not find these two: test_stale_devices.py, test_layout_change.py.
-    assert set(CASES) == set(REASONS) - {"DeviceNodesOutdated", "LayoutChangePending"}
+    # `verify` does not find these: test_stale_devices.py, test_layout_change.py,
+    # test_compute_gate.py.
+    elsewhere = {
+        "DeviceNodesOutdated",
+        "LayoutChangePending",
+        "PartitionDoesNotCompute",
+        "ComputeUntried",
+    }
+    assert set(CASES) == set(REASONS) - elsewhere
 
 
 @pytest.mark.parametrize("reason", CASES)

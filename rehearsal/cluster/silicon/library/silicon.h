@@ -73,7 +73,11 @@ struct process { unsigned gpu, pid, gi, ci; unsigned long long memory_mib; char 
 struct event { unsigned long sequence; unsigned gpu, gi, ci; unsigned long long type, data; };
 /* Percent, of the GPU instance `gi` or, with NO_INSTANCE, of the whole GPU. */
 struct load { unsigned gpu, gi, graphics, sm, occupancy, dram; };
-struct injection { char call[NAME_SIZE]; long gpu, code, times, delay_ms; };
+/* `uuid`: of the MIG device or GPU that the fault is of, for calls of CUDA; empty: every device. */
+struct injection {
+    char call[NAME_SIZE], uuid[UUID_SIZE];
+    long gpu, code, times, delay_ms;
+};
 struct node {
     unsigned long serial;
     char driver[32], seed[NAME_SIZE];

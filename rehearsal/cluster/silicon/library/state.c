@@ -10,6 +10,7 @@
  *   event sequence=3 gpu=0 type=8 data=79 gi=4294967295 ci=4294967295
  *   load gpu=0 gi=7 graphics=40 sm=35 occupancy=20 dram=55
  *   inject call=nvmlDeviceGetMigMode gpu=3 code=15 times=-1 delay_ms=0
+ *   inject call=cuCtxSynchronize gpu=-1 code=719 times=-1 delay_ms=0 uuid=MIG-…
  *
  * rehearsal/cluster/silicon/node_silicon.py reads and writes the same. */
 #define _GNU_SOURCE
@@ -257,6 +258,8 @@ static bool read_injection(struct node *node, char *line)
 {
     struct injection *injection =
         grown((void **)&node->injections, &node->injection_count, sizeof *injection);
+    if (injection != NULL)
+        text(line, "uuid", injection->uuid, sizeof injection->uuid);
     return injection != NULL && text(line, "call", injection->call, sizeof injection->call) &&
            whole_number(line, "gpu", &injection->gpu) &&
            whole_number(line, "code", &injection->code) &&
@@ -400,8 +403,8 @@ static void write_all(FILE *file, const struct node *node)
     }
     for (unsigned i = 0; i < node->injection_count; i++) {
         const struct injection *n = &node->injections[i];
-        fprintf(file, "inject call=%s gpu=%ld code=%ld times=%ld delay_ms=%ld\n", n->call, n->gpu,
-                n->code, n->times, n->delay_ms);
+        fprintf(file, "inject call=%s gpu=%ld code=%ld times=%ld delay_ms=%ld%s%s\n", n->call,
+                n->gpu, n->code, n->times, n->delay_ms, *n->uuid != '\0' ? " uuid=" : "", n->uuid);
     }
 }
 

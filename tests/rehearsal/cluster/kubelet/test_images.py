@@ -32,6 +32,7 @@ TOOLS = Toolchain(
     mps_control_daemon=Path("/t/mps/mps-control-daemon"),
     gke_device_plugin=Path("/t/gke"),
     fake_nvml=Path("/t/nvml/libnvidia-ml.so.1"),
+    fake_cuda=Path("/t/cuda/libcuda.so.1"),
 )
 PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
 MONITORING = replace(

@@ -94,9 +94,12 @@ def test_every_release_has_a_digest() -> None:
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in release.sha256.values())
 
 
-def test_the_fake_library_is_alone_in_its_directory() -> None:
-    (library,) = (tool for tool in TOOLS if isinstance(tool.source, CLibrary))
-    assert [b.name for b in library.binaries] == ["libnvidia-ml.so.1"]
+def test_each_fake_library_is_alone_in_its_directory() -> None:
+    libraries = [tool for tool in TOOLS if isinstance(tool.source, CLibrary)]
+    assert [[b.name for b in library.binaries] for library in libraries] == [
+        ["libnvidia-ml.so.1"],
+        ["libcuda.so.1"],
+    ]
 
 
 def some_toolchain(root: Path) -> Toolchain:

@@ -33,6 +33,7 @@ def tools(tmp_path: Path) -> Toolchain:
         "mps_control_daemon",
         "gke_device_plugin",
         "fake_nvml",
+        "fake_cuda",
     )
     (tmp_path / "tools").mkdir()
     for name in names:
