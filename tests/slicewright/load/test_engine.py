@@ -125,7 +125,7 @@ def test_chats_give_tokens_and_times_replica_by_replica(
     assert sum(one["answered"] for one in replicas) == whole["answered"]
     assert all(one["answered"] > 0 for one in replicas)
     assert KEY not in out + progress
-    assert "under way" in progress
+    assert "in flight" in progress
 
 
 def test_a_key_that_is_wrong_fails_every_request(
@@ -233,7 +233,7 @@ def test_an_interrupt_ends_it_with_what_was_done_by_then(
     ) as process:
         assert process.stderr is not None
         told = process.stderr.readline()
-        assert "under way" in told
+        assert "in flight" in told
         process.stderr.readline()  # five seconds later: something was answered
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=120)
@@ -421,7 +421,7 @@ def test_the_key_is_in_no_process_and_no_file(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stderr is not None
-            assert "under way" in process.stderr.readline()
+            assert "in flight" in process.stderr.readline()
             seen = [
                 file.read_bytes()
                 for name in ("cmdline", "environ")
