@@ -81,7 +81,7 @@ def test_an_update_lowers_and_never_raises() -> None:
     assert lowered(counts, {"a.py": {"pronoun": 9}}) == {"a.py": {"pronoun": 2}}
 
 
-def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_written_table_is_read_back(tmp_path: Path) -> None:
     file = tmp_path / "allowances.toml"
     table = {"b.py": {"what": 2}, "a/c.py": {"pronoun": 1, "which": 3}}
     file.write_text(table_text(table))
