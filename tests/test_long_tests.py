@@ -30,6 +30,6 @@ def test_a_mark_without_a_first_example_is_refused(
     assert 'write pytest.mark.long("WHAT: tests/FILE.py")' in refused
 
 
-def test_a_file_of_which_make_test_runs_nothing_is_no_first_example() -> None:
+def test_mark_must_name_a_file_that_make_test_runs() -> None:
     mark = pytest.mark.long(f"on GKE: {HERE}").mark
     assert "whose tests are all long" in problem_of_long(mark, all_long={HERE})

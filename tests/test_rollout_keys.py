@@ -87,7 +87,7 @@ def test_a_homonym_is_listed_only_while_its_file_has_it(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", SETTINGS)
-def test_a_setting_is_found_where_it_is_declared(field: str) -> None:
+def test_setting_is_found_at_its_declaration(field: str) -> None:
     """Otherwise a mistake in the pattern would find no file at all."""
     if field not in WORDS:
         assert _files_with(field) >= DECLARED_IN
@@ -101,7 +101,7 @@ def test_every_key_of_a_rollout_is_a_field_of_the_policy() -> None:
 @pytest.mark.parametrize(
     "key", sorted({*stack_file.Rollout.replaced_keys} - {"max_unavailable_percent"})
 )
-def test_a_replaced_key_is_left_only_where_it_is_refused(key: str) -> None:
+def test_replaced_keys_remain_only_in_their_refusal(key: str) -> None:
     """EKS has a max_unavailable_percent of its own."""
     pattern = re.compile(rf"\b(?:{key}|{key_of(key)})\b")
     files = {name for name, text in FILES.items() if pattern.search(text)}

@@ -69,7 +69,7 @@ def run(python: Path, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_installs_the_name_slicewright_only(wheel: Path) -> None:
+def test_wheel_installs_only_the_name_slicewright(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         tops = {PurePosixPath(name).parts[0] for name in archive.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"slicewright"}
@@ -83,7 +83,7 @@ def test_a_package_is_found_under_slicewright_only(package: str, python: Path) -
     assert f"site-packages/slicewright/{package}/" in inside.stdout, inside.stderr
 
 
-def test_it_holds_every_tracked_file_that_is_data(wheel: Path) -> None:
+def test_wheel_contains_every_tracked_data_file(wheel: Path) -> None:
     """Texts that people read and files of other tools in a package's folder are not installed."""
     files = subprocess.run(
         ["git", "ls-files", *PACKAGES, "slicewright"],

@@ -42,7 +42,7 @@ def page(tmp_path: Path) -> Path:
     return page
 
 
-def test_what_was_measured_is_replaced_and_what_people_wrote_stays(page: Path) -> None:
+def test_measurements_are_replaced_and_prose_stays(page: Path) -> None:
     assert main([], {"one": ONE, "two": TWO}, page) == 0
     text = page.read_text()
     assert "<!-- measured: one -->\n| new |\n<!-- end -->\n" in text
@@ -56,14 +56,12 @@ def test_what_was_measured_is_replaced_and_what_people_wrote_stays(page: Path) -
     assert re.sub(r"(?s)<!-- measured.*?<!-- end -->\n", "", text) == by_hand
 
 
-def test_one_that_was_not_run_stays(page: Path) -> None:
+def test_figures_of_a_skipped_benchmark_stay(page: Path) -> None:
     assert main(["one"], {"one": ONE, "two": TWO}, page) == 0
     assert "<!-- measured: two -->\nold\n<!-- end -->\n" in page.read_text()
 
 
-def test_a_failure_leaves_the_page_as_it_was(
-    page: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failure_leaves_the_page_unchanged(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([], {"one": ONE, "two": FAILS}, page) == 1
     assert page.read_text() == WRITTEN
     assert list(page.parent.iterdir()) == [page]

@@ -39,7 +39,7 @@ def _too_long(line: str) -> bool:
 
 
 @pytest.mark.parametrize("pattern", SOURCES)
-def test_there_are_sources_of_each_kind(pattern: str) -> None:
+def test_every_pattern_matches_a_source(pattern: str) -> None:
     assert any(file.match(pattern) for file in _sources())
 
 

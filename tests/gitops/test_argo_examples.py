@@ -63,7 +63,7 @@ def test_an_environment_has_one_application_and_deletes_nothing_by_itself() -> N
     assert revision.startswith("v"), "production is a tag"
 
 
-def test_the_project_allows_what_the_applications_bring_and_no_more() -> None:
+def test_project_allows_exactly_the_kinds_of_the_applications() -> None:
     objects = brought(named("fleet-production"))
     found = {(one["apiVersion"].rpartition("/")[0], one["kind"]) for one in objects}
     assert found == {
@@ -162,13 +162,13 @@ def leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def test_what_an_administrator_applies_is_not_among_what_is_brought() -> None:
+def test_applications_do_not_contain_the_administrators_files() -> None:
     kinds = {manifest["kind"] for manifest in brought(named("fleet-production"))}
     assert not kinds & RIGHTS
     assert (ROOT / "gitops" / "pulumi-operator" / "rights.yaml").is_file()
 
 
-def test_rights_come_before_the_fleet_and_the_fleet_before_what_needs_it() -> None:
+def test_sync_waves_order_rights_then_fleet_then_models() -> None:
     waves = {
         (one["kind"], one["metadata"]["name"]): int(one["metadata"]["annotations"][WAVE])
         for one in brought(named("fleet-production"))

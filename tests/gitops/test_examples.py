@@ -22,7 +22,7 @@ def jobs(workflow: Any) -> dict[str, Any]:
     return loaded
 
 
-def test_there_is_a_workflow_for_each_job_and_they_run_on_every_stack() -> None:
+def test_every_job_has_a_workflow_that_runs_on_every_stack() -> None:
     assert {file.stem for file in WORKFLOWS} == set(JOBS)
     assert "production" in str(jobs(GITHUB / "workflows" / "deploy.yaml"))
 

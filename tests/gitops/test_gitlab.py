@@ -151,7 +151,7 @@ def test_a_look_for_drift_waits_for_an_update_and_is_not_cancelled() -> None:
         assert not JOBS[name].get("interruptible", False)
 
 
-def test_a_report_is_not_compared_with_what_the_platform_says_was_before() -> None:
+def test_report_ignores_the_previous_commit_of_the_platform() -> None:
     assert "CI_COMMIT_BEFORE_SHA" not in GITLAB.read_text()
     assert all("BASE" not in job["variables"] for job in JOBS.values())
 

@@ -64,7 +64,7 @@ def test_a_stack_of_the_operator_never_ends_a_fleet_or_makes_one_by_a_slip() -> 
             assert ("branch" in spec) != ("commit" in spec)
 
 
-def test_what_an_example_refers_to_is_in_the_examples() -> None:
+def test_every_reference_of_an_example_is_in_the_examples() -> None:
     stacks = {one["metadata"]["name"] for one in the_stacks()}
     for stack in the_stacks():
         assert {one["name"] for one in stack["spec"].get("prerequisites", ())} <= stacks
@@ -80,7 +80,7 @@ def test_what_an_example_refers_to_is_in_the_examples() -> None:
     }
 
 
-def test_only_what_changes_the_fleet_has_the_account_that_may() -> None:
+def test_only_stacks_that_change_the_fleet_use_the_writing_account() -> None:
     """A look for drift reads, and what needs the fleet does not change it."""
     fleet = "fleet-production"
     for stack in the_stacks():

@@ -52,7 +52,7 @@ def named(declared: Any) -> Iterator[tuple[str, str]]:
             yield from named(item)
 
 
-def test_no_pipeline_names_what_may_move() -> None:
+def test_pipelines_use_no_movable_references() -> None:
     found = [
         (file.name, key, name)
         for file in FILES
@@ -63,7 +63,7 @@ def test_no_pipeline_names_what_may_move() -> None:
     assert [row for row in found if not pinned(*row[1:])] == []
 
 
-def test_every_commit_has_its_version_beside_it() -> None:
+def test_every_pinned_commit_has_a_version_comment() -> None:
     for file in FILES:
         for line in file.read_text().splitlines():
             if re.search(r"uses: \S+@", line):

@@ -150,7 +150,7 @@ def test_an_artifact_that_is_anything_but_one_file_is_not_posted(job: GitHubJob)
 
 
 @pytest.mark.parametrize("name", ["other.md", "report.md/x", "a/report.md"])
-def test_files_beside_the_report_or_below_are_refused(job: GitHubJob, name: str) -> None:
+def test_artifact_with_other_files_is_refused(job: GitHubJob, name: str) -> None:
     if name == "other.md":
         job.report(b"text")
     file = job.directory / "report" / name

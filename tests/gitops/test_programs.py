@@ -105,7 +105,7 @@ def report(calls: list[str]) -> str:
     return call
 
 
-def test_a_report_is_compared_with_what_was_deployed_last(repository: Repository) -> None:
+def test_report_compares_with_the_last_deployment(repository: Repository) -> None:
     repository.commit()
     _, _, calls = repository.run("preview")
     assert "--before" not in report(calls), "a first deployment has nothing before it"
@@ -116,7 +116,7 @@ def test_a_report_is_compared_with_what_was_deployed_last(repository: Repository
     assert (repository.clone / "out" / "before.yaml").read_text() == "config: {}\n"
 
 
-def test_what_an_earlier_run_was_compared_with_is_forgotten(repository: Repository) -> None:
+def test_base_of_an_earlier_run_is_not_reused(repository: Repository) -> None:
     repository.commit()
     repository.deployed("0" * 40)
     repository.run("preview")
@@ -168,9 +168,7 @@ def test_an_older_commit_takes_no_later_deployment_back(
 
 
 @pytest.mark.parametrize("code", [0, 7, 255])
-def test_drift_is_what_pulumi_says_where_nothing_holds_a_lock(
-    repository: Repository, code: int
-) -> None:
+def test_drift_without_a_lock_is_pulumis_answer(repository: Repository, code: int) -> None:
     (repository.root / "state" / "drift").write_text(str(code))
     bucket = {"CLOUD_ONLY": "true", "PULUMI_BACKEND_URL": "gs://b"}
     assert repository.run("drift", **bucket)[0] == code
@@ -185,7 +183,7 @@ def test_nothing_is_called_drift_while_an_update_works(repository: Repository, w
     assert repository.run("drift", **bucket)[0] == 3
 
 
-def test_of_pulumi_cloud_nobody_asks_for_locks(repository: Repository) -> None:
+def test_drift_does_not_read_locks_on_pulumi_cloud(repository: Repository) -> None:
     (repository.root / "state" / "lock").touch()
     code, _, calls = repository.run("drift", CLOUD_ONLY="true")
     assert code == 0
@@ -222,7 +220,7 @@ def test_nothing_is_destroyed_without_the_name_of_the_stack(repository: Reposito
     assert "nothing was done" in error
 
 
-def test_every_choice_of_the_form_is_one_that_destroy_takes() -> None:
+def test_destroy_accepts_every_choice_of_the_form() -> None:
     """GitHub asks by a form, whose first choice passes no option."""
     form = yaml.safe_load((GITHUB / "workflows" / "destroy.yaml").read_text())[True]
     inputs = form["workflow_dispatch"]["inputs"]

@@ -130,7 +130,7 @@ def test_each_job_of_main_gets_its_role(job: Job, form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("ref", ["refs/heads/feature", "refs/tags/main", "refs/pull/7/merge"])
 @pytest.mark.parametrize("event", ["push", "workflow_dispatch", "pull_request"])
-def test_no_other_ref_gets_it_even_where_the_environment_lets_it_in(
+def test_trust_refuses_other_refs_even_if_the_environment_admits_them(
     ref: str, event: str, form: str
 ) -> None:
     """A branch may bring a workflow of its own, with any environment and without any `if`."""
@@ -214,7 +214,7 @@ NOT_RUN: Final = frozenset(
 """What a deployment does not run, or what everybody is to change."""
 
 
-def test_whatever_a_deployment_runs_has_code_owners() -> None:
+def test_everything_that_a_deployment_runs_has_code_owners() -> None:
     (text,) = (block for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL))
     owned = {line.split()[0].strip("/") for line in text.split("\n") if line.strip()[:1] == "/"}
     assert owned >= {"gitops", "infra", "Makefile", "requirements.lock", ".github", "policy"}

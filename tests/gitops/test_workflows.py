@@ -38,7 +38,7 @@ def cancelled_by(waiting: Job, coming: Job) -> bool:
     return bool(groups.come(coming))
 
 
-def test_there_are_jobs_that_deploy_for_each_stack() -> None:
+def test_every_stack_has_a_deploy_job() -> None:
     assert {(job.workflow, job.environment) for job in DEPLOYING} == {
         (workflow, stack)
         for workflow in ("deploy", "destroy", "recover")
@@ -48,7 +48,7 @@ def test_there_are_jobs_that_deploy_for_each_stack() -> None:
 
 @pytest.mark.parametrize("waiting", DEPLOYING, ids=by_id)
 @pytest.mark.parametrize("coming", JOBS, ids=by_id)
-def test_no_job_cancels_one_that_waits_to_change_a_stack(waiting: Job, coming: Job) -> None:
+def test_waiting_jobs_that_change_a_stack_are_never_cancelled(waiting: Job, coming: Job) -> None:
     """Not one of its own kind either: a `recover` must not cost a merge its deployment."""
     assert not cancelled_by(waiting, coming)
     assert not waiting.ends_the_running
@@ -93,7 +93,7 @@ def test_a_group_queues_only_as_github_allows(job: Job) -> None:
 
 
 @pytest.mark.parametrize("job", JOBS, ids=by_id)
-def test_a_requests_code_runs_beside_no_token_that_writes_and_no_secret(job: Job) -> None:
+def test_jobs_with_code_of_a_request_have_no_secret_and_no_writing_token(job: Job) -> None:
     if not job.runs_a_requests_code:
         return
     writes = {scope for scope, right in job.permissions.items() if right == "write"}
@@ -107,7 +107,7 @@ def test_a_requests_code_runs_beside_no_token_that_writes_and_no_secret(job: Job
     assert "pull_request_target" not in job.events, "it runs with what main has"
 
 
-def test_a_token_beside_a_requests_code_is_seen_wherever_it_is_written() -> None:
+def test_check_finds_every_token_in_a_job_with_code_of_a_request() -> None:
     reads = ("permissions: { contents: read, id-token: write }", "")
     assert first("preview").permissions == {"contents": "read", "id-token": "write"}
     unsaid = first("preview", reads, ("permissions: {}\n", ""))
@@ -161,7 +161,7 @@ def test_a_job_for_requests_takes_none_of_a_fork(job: Job) -> None:
 
 
 @pytest.mark.parametrize("job", JOBS, ids=by_id)
-def test_a_report_is_not_compared_with_what_an_event_says_was_before(job: Job) -> None:
+def test_report_ignores_the_previous_commit_of_an_event(job: Job) -> None:
     """That is the last push, and not the last deployment."""
     assert "BASE" not in job.text.get("env", {})
     assert not re.search(r"github\.event\.(before|commits)", str(job.text))
@@ -181,7 +181,7 @@ def test_credentials_live_as_long_as_the_job_may(job: Job) -> None:
     )
 
 
-def test_what_a_request_brings_is_never_written_into_a_script() -> None:
+def test_scripts_contain_no_text_of_a_request() -> None:
     """GitHub puts expressions into a script before a shell reads it: text comes by `env`."""
     for job in JOBS:
         for step in job.steps:

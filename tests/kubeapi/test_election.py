@@ -213,7 +213,9 @@ def test_whoever_sees_that_another_one_holds_it_stops_at_once(
     assert [one.election.leads(), two.election.leads()] == [False, True]
 
 
-def test_of_two_that_try_at_once_one_is_refused(one: Replica, two: Replica, server: Server) -> None:
+def test_one_of_two_simultaneous_candidates_is_refused(
+    one: Replica, two: Replica, server: Server
+) -> None:
     one.tries()
     two.tries()
     server.now += TIMES.lease

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,15 +23,23 @@ ROOMS: Final = (
     "slicewright",
     "policy",
 )
-"""The product. The rehearsal and the tests are not held to the rules yet."""
+"""The product. The Python files of the rehearsal and the tests are not checked yet."""
 
 
-def product_files() -> dict[str, str]:
-    """Returns the texts of the product's Python files in the repository, by path."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *ROOMS]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    paths = [path for path in listed.splitlines() if path.endswith(".py")]
-    return {path: (ROOT / path).read_text() for path in paths if (ROOT / path).is_file()}
+def checked_files() -> dict[str, str]:
+    """Returns the texts of the product's Python files and of all pages, by path."""
+    patterns = [f"{room}/**/*.py" for room in ROOMS] + ["*.md", "**/*.md"]
+    return {path: (ROOT / path).read_text() for path in _listed(patterns)}
+
+
+def _listed(patterns: Sequence[str]) -> list[str]:
+    """Returns the paths in the repository that match, including files not added to git yet."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--"]
+    globs = [f":(glob){pattern}" for pattern in patterns]
+    listed = subprocess.run(
+        [*command, *globs], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [path for path in listed.stdout.splitlines() if (ROOT / path).is_file()]
 
 
 def main() -> int:
@@ -39,7 +48,7 @@ def main() -> int:
     parser.add_argument("--update", action="store_true", help="lower the allowances")
     options = parser.parse_args()
     allowances = read_table(TABLE)
-    files = product_files()
+    files = checked_files()
     if options.update:
         allowances = lowered(judge(files, allowances).counts, allowances)
         TABLE.write_text(table_text(allowances))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.language.rules import ADVICE, Finding, Rule, findings
+from tests.language.rules import ADVICE, Finding, Rule, file_findings
 
 Allowances = Mapping[str, Mapping[str, int]]
 """By path in the repository, by rule: a number of violations, at least 1."""
@@ -54,7 +54,7 @@ def judge(files: Mapping[str, str], allowances: Allowances) -> Verdict:
     messages: list[str] = []
     counts: dict[str, dict[str, int]] = {}
     for path, text in sorted(files.items()):
-        in_file = findings(text)
+        in_file = file_findings(path, text)
         numbers = Counter(finding.rule for finding in in_file)
         if numbers:
             counts[path] = {rule.value: numbers[rule] for rule in Rule if numbers[rule]}

@@ -1,5 +1,7 @@
 """The rules of the language lint, as pure functions of a file's text.
 
+Python files are checked for all rules, pages for WHAT and WHICH.
+
 CONTRIBUTING.md, "Words", has the rules for people, with a sentence before and after for each.
 """
 
@@ -49,6 +51,9 @@ _WHAT: Final = re.compile(
     re.IGNORECASE,
 )
 _WHICH: Final = re.compile(r"\b(of|by|for|with|from|to|on|in)\s+which\b", re.IGNORECASE)
+_CODE_OF_PAGE: Final = re.compile(
+    r"^(?P<indent> *)```.*?^(?P=indent)```|`[^`\n]+`", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,17 @@ class Finding:
     rule: Rule
     line: int
     text: str
+
+
+def file_findings(path: str, text: str) -> tuple[Finding, ...]:
+    """Returns the violations in a page (`.md`) or a Python file."""
+    return page_findings(text) if path.endswith(".md") else findings(text)
+
+
+def page_findings(page: str) -> tuple[Finding, ...]:
+    """Returns the violations in a page's prose, in the order of its lines; code is left out."""
+    prose = _CODE_OF_PAGE.sub(lambda code: "\n" * code[0].count("\n"), page)
+    return tuple(sorted(_phrases(prose, 1), key=lambda finding: (finding.line, finding.rule)))
 
 
 def findings(source: str) -> tuple[Finding, ...]:

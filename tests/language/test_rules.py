@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.language.allowances import judge, lowered, read_table, table_text
-from tests.language.rules import PRONOUNS, Rule, findings
+from tests.language.rules import PRONOUNS, Rule, findings, page_findings
 
 
 def rules_broken(source: str) -> list[Rule]:
@@ -54,6 +54,36 @@ def test_a_finding_names_the_line_of_the_phrase() -> None:
     assert (finding.rule, finding.line, finding.text) == (Rule.WHICH, 3, "of which")
 
 
+@pytest.mark.parametrize(
+    ("page", "rule"),
+    [
+        ("# What it asks\n", Rule.WHAT),
+        ("Pools, of\nwhich two wait.", Rule.WHICH),
+        ("| what is left | `what is left` |", Rule.WHAT),
+    ],
+)
+def test_a_violation_in_a_page_is_reported(page: str, rule: Rule) -> None:
+    assert [finding.rule for finding in page_findings(page)] == [rule]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "A sentence with a subject.",
+        "```sh\n# what is left\n```\n",
+        "1. A step:\n\n   ```\n   pools, of which\n   ```\n",
+        "The option `what is`.",
+    ],
+)
+def test_plain_sentences_and_code_of_a_page_are_not_reported(page: str) -> None:
+    assert page_findings(page) == ()
+
+
+def test_a_finding_after_a_code_block_names_its_line() -> None:
+    (finding,) = page_findings("```\na\nb\n```\nWhat is left.\n")
+    assert finding.line == 5
+
+
 def test_every_pronoun_of_the_list_is_reported() -> None:
     reported = {finding.text for name in PRONOUNS for finding in findings(f"{name} = 0")}
     assert reported == PRONOUNS
@@ -81,7 +111,7 @@ def test_an_update_lowers_and_never_raises() -> None:
     assert lowered(counts, {"a.py": {"pronoun": 9}}) == {"a.py": {"pronoun": 2}}
 
 
-def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_written_table_is_read_back(tmp_path: Path) -> None:
     file = tmp_path / "allowances.toml"
     table = {"b.py": {"what": 2}, "a/c.py": {"pronoun": 1, "which": 3}}
     file.write_text(table_text(table))

@@ -112,7 +112,7 @@ def _installed_licence(package: str) -> str | None:
     return next((name for name in known if allowed(name)), " or ".join(known))
 
 
-def test_installed_packages_say_what_the_table_says() -> None:
+def test_installed_packages_have_the_licences_of_the_table() -> None:
     table = rows("packages.txt")
     installed = {package: _installed_licence(package) for package in table}
     assert sum(licence is not None for licence in installed.values()) > 100

@@ -29,7 +29,7 @@ def test_each_rule_passes_the_nearest_correct_resource(case: Case) -> None:
     assert found(BY_NAME[case.rule], case.passed, case.settings) == []
 
 
-def test_every_rule_has_a_case_and_a_name_of_its_own() -> None:
+def test_every_rule_has_a_case_and_a_unique_name() -> None:
     assert sorted(BY_NAME) == sorted({case.rule for case in CASES})
     assert len(BY_NAME) == len(RULES)
 

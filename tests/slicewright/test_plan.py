@@ -200,7 +200,7 @@ def test_existing_nodes_and_hosts_are_not_free(run: Any, stack: str, unknown: li
     assert set(cost["why_unknown"].values()) == {"not created by this stack"}
 
 
-def test_where_no_price_is_known_the_sum_is_unknown_and_not_zero(run: Any, tmp_path: Path) -> None:
+def test_sum_without_a_known_price_is_unknown_and_not_zero(run: Any, tmp_path: Path) -> None:
     dear = tmp_path / "dear.yaml"
     text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
     dear.write_text(text.replace("us-central1", "asia-south2"))

@@ -97,7 +97,7 @@ def test_a_kept_environment_is_not_taken_over(
 
 
 @pytest.mark.parametrize("action", ["env", "break", "repair"])
-def test_where_there_is_no_environment_it_says_so(
+def test_missing_environment_is_reported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str
 ) -> None:
     code, told = _run(capsys, action, "--stack", "gke-h100", "--directory", tmp_path)
@@ -280,7 +280,7 @@ def test_a_node_that_is_not_there_cannot_be_broken(
     assert "--node gke-main-1: there is no such node; there are no nodes with GPUs yet" in said
 
 
-def test_where_nothing_is_broken_repair_says_so(
+def test_repair_reports_that_nothing_is_broken(
     capsys: pytest.CaptureFixture[str], running: Environment
 ) -> None:
     where = ("--stack", "gke-h100", "--directory", running.root.parent)

@@ -127,7 +127,7 @@ def test_what_is_shut_down_before_it_began_frees_its_port() -> None:
     again.shutdown()
 
 
-def test_to_listen_loads_no_http_server() -> None:
+def test_listening_loads_no_http_server() -> None:
     """Nor what belongs to it, such as ssl and email: it would delay an agent's first verdict."""
     code = (
         "import sys, slicewright.telemetry.endpoints; "

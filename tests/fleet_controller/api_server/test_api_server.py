@@ -431,7 +431,7 @@ class TestController:
         assert api_server.node(name).quarantine_at is None
 
     @pytest.mark.parametrize("layout", ["Keep", "Disable"])
-    def test_an_existing_node_joins_and_leaves_as_it_was(
+    def test_existing_node_joins_and_leaves_unchanged(
         self, api_server: Any, loop: Loop, layout: str
     ) -> None:
         admin, wait = api_server.admin, api_server.wait

@@ -507,7 +507,7 @@ class TestTheController:
         ],
         ids=str,
     )
-    def test_of_a_pool_it_may_change_nothing_but_its_own_finalizer(
+    def test_controller_may_change_only_its_finalizer_of_a_pool(
         self, controller: Client, api_server: Any, change: dict[str, Any]
     ) -> None:
         def tried() -> str:

@@ -45,7 +45,7 @@ def test_the_page_is_what_is_exported(pool: Pool, node: Node) -> None:
     assert _exported(pool, node, leads=True) == written
 
 
-def test_of_the_pools_only_the_replica_that_acts_speaks(pool: Pool, node: Node) -> None:
+def test_only_the_acting_replica_exports_pool_metrics(pool: Pool, node: Node) -> None:
     """A sum over both would count each node twice."""
     standing_by = _exported(pool, node, leads=False)
     assert "slicewright_controller_leads" in standing_by

@@ -308,7 +308,7 @@ def _evict(pod: str) -> EvictPod:
 BUDGET = {"details": {"causes": [{"reason": "DisruptionBudget", "message": "it needs 3"}]}}
 
 
-def test_of_several_lanes_the_longest_retry_after_counts(run: Run) -> None:
+def test_longest_retry_after_of_several_lanes_counts(run: Run) -> None:
     for seconds in (2.0, 30.0, 1.0):
         error = ApiError(429, {"message": "too many requests"}, retry_after_s=seconds)
         assert run.loop._not_done(SetPoolStatus(pool="p", status={}), error)

@@ -101,7 +101,7 @@ class TestByNode:
         cluster.bound.list_again(cast(Client, api))
         assert _names(cluster, "n1") == ["b", "young"]
 
-    def test_of_daemon_sets_and_static_pods_only_those_with_gpus_or_the_driver_are_kept(
+    def test_daemon_set_and_static_pods_are_kept_only_with_gpus_or_driver(
         self, cluster: Cluster
     ) -> None:
         mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}}

@@ -139,7 +139,7 @@ def test_taints_come_first_and_pool_status_and_events_last(actions: list[Action]
     assert stages == sorted(stages)
 
 
-def test_of_nodes_those_come_first_that_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_released_nodes_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """While 256 nodes join, a busy API server takes seconds to be told that they have no report."""
     monkeypatch.setattr(lanes_module, "WORKERS", 1)
     hands = Hands()

@@ -365,7 +365,7 @@ def test_after_the_grace_it_is_a_failure(node: Node, pool: Pool, report: Report)
     assert (event.reason, event.message) == ("NotPartitioned", "node n1: GPUs 0-1 wanted …")
 
 
-def test_there_is_an_event_once_a_wrong_layout_has_lasted_ten_seconds(
+def test_event_is_emitted_after_ten_seconds_of_a_wrong_layout(
     node: Node, pool: Pool, wrong: Report
 ) -> None:
     first = _decided(pool, [node], [wrong])

@@ -217,7 +217,7 @@ def raw(annotations: Mapping[str, str]) -> dict[str, object]:
     return {"metadata": {"name": "n1", "uid": "u", "annotations": annotations}}
 
 
-def test_the_note_on_a_node_is_read_as_it_was_written(existing: Pool, found: Node) -> None:
+def test_written_membership_annotation_is_read_back(existing: Pool, found: Node) -> None:
     note = joined(replace(found, labels={"rack": "7", PLUGIN: "other"}), existing).joined
     assert note is not None
     assert read_node(raw({JOINED_ANNOTATION: note.dump()})).joined == note

@@ -189,7 +189,7 @@ def test_release_warns_while_pods_keep_mig_from_being_disabled(
     assert said in event.message
 
 
-def test_of_many_pods_the_first_three_by_name_are_named(existing: Pool, member: Node) -> None:
+def test_first_three_of_many_pods_are_named(existing: Pool, member: Node) -> None:
     cut = labelled(member, config="all-3g.40gb", state="success")
     (event,) = actions([disabling(existing)], cut, ("a/4", "a/2", "a/1", "a/3"))
     assert isinstance(event, EmitEvent)

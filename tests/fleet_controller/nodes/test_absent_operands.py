@@ -118,7 +118,7 @@ def test_the_operators_own_state_is_quoted(found: Any, said: str) -> None:
     assert said in why
 
 
-def test_of_two_policies_the_oldest_counts() -> None:
+def test_oldest_of_two_policies_counts() -> None:
     later = policy("notReady", ("Error", "True", "Ignored", "x"), creationTimestamp="2026-02")
     older = policy("ready", ("Ready", "True", "Reconciled", "ready"), creationTimestamp="2026-01")
     assert reasons({"n1": GPU}, [], [later, older]) == {}
@@ -168,7 +168,7 @@ def test_asked_for_are_the_first_two_nodes_of_each_pool_that_are_not_verified(
     assert [one.name for one in found.remaining] == ["d", "e"]
 
 
-def test_of_the_others_only_an_operand_that_ends_again_and_again_is_reported(
+def test_other_operands_are_reported_only_if_they_restart_repeatedly(
     node: Node, pool: Pool, now: float
 ) -> None:
     """So that the watchdog sees it on every node."""

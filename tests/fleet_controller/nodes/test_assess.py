@@ -565,7 +565,7 @@ class TestBeforeItsTurn:
         return replace(node, labels=labels, verified_layout="thirds-1")
 
     @pytest.mark.parametrize("reason", sorted(REASONS))
-    def test_of_the_agents_reasons_these_are_explained(
+    def test_agents_reasons_are_explained(
         self, reason: str, node: Node, pool: Pool, report: Report, now: float
     ) -> None:
         base = assess(node, pool, replace(report, verdict="Mismatch", reason=reason), now)

@@ -138,7 +138,7 @@ def test_a_login_is_wanted_in_the_pods_own_namespace() -> None:
     assert "`image_pull_secrets` (of namespace slicewright-system)" in why
 
 
-def test_of_nvidias_operands_the_operators_keys_are_named(node: Node) -> None:
+def test_failed_pull_of_an_operand_names_the_operators_keys(node: Node) -> None:
     image = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
     pod = _pod("nvidia-device-plugin-daemonset-x7x7x", image, "unauthorized", "gpu-operator")
     policy = {"metadata": {"name": "p"}, "status": {"state": "notReady"}}

@@ -231,7 +231,7 @@ class TestWhen:
     def test_an_unreadable_note_is_none(self, text: str, node: Node) -> None:
         assert stuck_of(replace(node, stuck=text)) is None
 
-    def test_a_note_is_read_as_it_was_written(self, node: Node) -> None:
+    def test_written_watchdog_annotation_is_read_back(self, node: Node) -> None:
         one = Stuck(
             node_uid="u1",
             layout="x",

@@ -130,7 +130,7 @@ def test_the_controller_and_administrators_write_them(
 
 
 @pytest.mark.parametrize("who", WHO)
-def test_annotations_of_others_and_what_is_as_it_was_are_nobodys_concern(
+def test_foreign_and_unchanged_annotations_are_ignored(
     node_writers: dict[str, Client], nodes: dict[str, str], who: str
 ) -> None:
     for key in ("a", "example.org/joined", "rehearsal.slicewright.io/down", "slicewright.io.x/a"):

@@ -358,7 +358,7 @@ class TestPool:
         kept = {**existing, "migLayoutOnRelease": "Keep"}
         assert read_pool(_with(POOL, "spec", existingNodes=kept)).disables_mig is False
 
-    def test_of_a_pool_without_a_layout_for_mig_manager_the_hash_is_read(self) -> None:
+    def test_pool_without_a_mig_layout_is_read_with_its_hash(self) -> None:
         native = read_pool(_with(POOL, "spec", migConfig=None))
         assert (native.layout_hash, native.declared, native.no_undo) == ("a" * 64, None, "")
 

@@ -103,7 +103,7 @@ def test_the_warnings_of_a_pool_that_cannot_be_read_stay(pool: Pool) -> None:
     assert decide([], [], {}, {}, {warning.name: warning}, NOW).actions
 
 
-def test_a_pool_keeps_its_nodes_as_it_was_last_read(pool: Pool) -> None:
+def test_unreadable_pool_keeps_the_nodes_of_its_last_read(pool: Pool) -> None:
     raw = {"metadata": {"name": "halves", "uid": "pool-uid"}}
     assert unreadable_pool(raw, "why", pool) == replace(pool, unreadable="why")
     assert unreadable_pool(raw, "why").selector == {names.POOL_LABEL: "halves"}

@@ -155,7 +155,7 @@ def test_three_pods_are_shown() -> None:
     assert list_pods({"ai/b": "x", "ai/a": "y"}) == "ai/a (y), ai/b (x)"
 
 
-def test_of_a_refusal_the_budget_is_named() -> None:
+def test_refused_eviction_names_the_budget() -> None:
     assert explain_refusal(BUDGET, "m") == (
         "The disruption budget web needs 2 healthy pods and has 2 currently"
     )

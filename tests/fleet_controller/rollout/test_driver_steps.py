@@ -120,7 +120,7 @@ def test_a_change_of_the_layout_alone_names_no_driver() -> None:
 
 
 @pytest.mark.parametrize("driver_pod", [None, "", "u"])
-def test_the_note_on_the_node_is_read_as_it_was_written(driver_pod: str | None) -> None:
+def test_written_driver_annotation_is_read_back(driver_pod: str | None) -> None:
     at = change(driver_pod=driver_pod)
     assert change_of(node(change=at.dump())) == at
     without = replace(at, driver="", driver_pod=None)
@@ -130,7 +130,7 @@ def test_the_note_on_the_node_is_read_as_it_was_written(driver_pod: str | None) 
     assert f'"driver":"{NEW}"' in at.dump()
 
 
-def test_there_is_no_way_back_from_the_moment_at_which_a_driver_or_a_layout_may_be_gone() -> None:
+def test_change_cannot_be_aborted_after_the_driver_or_layout_may_be_lost() -> None:
     assert {"Upgrading", "Applying"} == UNDER_WAY
 
 

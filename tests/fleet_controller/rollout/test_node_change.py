@@ -256,7 +256,7 @@ def test_changed_label_of_a_verified_node_is_reported_and_does_not_settle(
     assert f" from new, with which the node was verified, to {has};" in said.message
 
 
-def test_of_a_node_without_a_layout_the_change_is_from_none() -> None:
+def test_change_of_a_node_without_a_layout_starts_from_none() -> None:
     said = step(node(labels={}), pool(), change(), pods=None).assessment
     assert said is not None
     assert said.message.startswith("the layout changes from none to new ")
@@ -352,7 +352,7 @@ class TestApplied:
         later = self.mig_manager_failed(self.found(self.FAILED, NOW - 89.5))
         assert (later.actions, later.deadlines) == ((), (NOW + 0.5,))
 
-    def test_change_fails_after_mig_manager_has_said_failed_for_ninety_seconds(self) -> None:
+    def test_change_fails_after_mig_manager_reports_failed_for_ninety_seconds(self) -> None:
         turn = self.mig_manager_failed(self.found(self.FAILED, NOW - 90))
         (failed,) = turn.actions
         assert isinstance(failed, NoteChange)

@@ -125,7 +125,7 @@ def test_a_rollout_that_has_ended_is_undone_under_its_policy() -> None:
     assert condition(of, "Verified") == ("False", UNDONE)
 
 
-def test_of_one_that_has_not_begun_no_node_changes() -> None:
+def test_undo_of_a_rollout_that_has_not_begun_changes_no_node() -> None:
     of = world()
     of.asks(UNDO)
     seen = []
@@ -474,11 +474,11 @@ class TestWhatIsRemembered:
         (entry,) = remembered(known("a"), {}, verified=True)
         assert read_layout({k: v for k, v in entry.items() if k != missing}) is None
 
-    def test_of_a_pool_that_an_older_program_wrote_there_is_nothing_to_remember(self) -> None:
+    def test_pool_of_an_older_program_has_no_layout_to_remember(self) -> None:
         older = KnownLayout(mig_config="a", layout_hash="a" * 64, desired="")
         assert remembered(older, {}, verified=True) == []
 
-    def test_of_a_pool_without_a_layout_none_is(self) -> None:
+    def test_pool_without_a_layout_is_not_remembered(self) -> None:
         assert remembered(None, {}, verified=True) == []
 
     @pytest.mark.parametrize("name", ["", 7])

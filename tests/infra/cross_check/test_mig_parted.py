@@ -64,7 +64,7 @@ def filters(entry: Mapping[str, Any]) -> set[str] | None:
     return None if found is None else {found} if isinstance(found, str) else set(found)
 
 
-def test_there_are_81_names_and_the_catalogs_are_all_but_those_of_other_boards(
+def test_catalog_has_the_81_names_except_those_of_other_boards(
     default_config: Mapping[str, list[dict[str, Any]]],
 ) -> None:
     ours = {name for configs in CATALOG.named_configs.values() for name in configs}

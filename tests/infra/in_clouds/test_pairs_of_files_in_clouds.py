@@ -62,9 +62,7 @@ def accepted(raw: dict[str, Any]) -> plan.FleetPlan | None:
 # A pair of a few keys needs no shrinking, which would take minutes.
 @settings(max_examples=examples(60), phases=(Phase.explicit, Phase.generate), derandomize=True)
 @given(data=st.data())
-def test_no_node_is_lost_of_which_the_plan_says_that_it_stays(
-    cloud: str, data: st.DataObject
-) -> None:
+def test_nodes_that_stay_in_the_plan_are_not_lost(cloud: str, data: st.DataObject) -> None:
     one = data.draw(files(cloud).filter(lambda raw: accepted(raw) is not None))
     other = data.draw(files(cloud).filter(lambda raw: accepted(raw) is not None))
     before, after = planned(one), planned(other)

@@ -97,7 +97,7 @@ def test_the_same_layout_a_new_pool_and_an_empty_one_are_nothing(pool: plan.Pool
     assert _said(replace(pool, offer=replace(pool.offer, mig_config=None)), nodes=8) == []
 
 
-def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(pool: plan.PoolPlan) -> None:
+def test_pool_with_an_undone_change_rolls_only_for_a_third_layout(pool: plan.PoolPlan) -> None:
     """With the file as it is nothing changes, and with the old layout there no node does."""
     undone = {"nodes": {"total": 8}, "layout": "old"}
     assert rollout_warnings(pool, {"migConfig": pool.offer.mig_config}, undone) == []
@@ -114,7 +114,7 @@ def test_fewer_nodes_say_that_the_pods_on_them_end(pool: plan.PoolPlan) -> None:
     assert "the pods on it end" in said
 
 
-def test_where_the_limit_ends_no_node_nothing_is_said(pool: plan.PoolPlan) -> None:
+def test_preview_reports_no_removal_if_the_limit_removes_none(pool: plan.PoolPlan) -> None:
     """Nodes that exist already, GKE's autoscaled ones and Karpenter's."""
     fewer = plan.NodeCount(min=0, max=1, autoscaled=True)
     (byo,) = plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").pools[:1]

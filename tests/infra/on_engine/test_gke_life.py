@@ -415,7 +415,7 @@ def remove_network(engine: CloudEngine, project: str) -> None:
     engine.cloud.call("compute", "networks.delete", where, {})
 
 
-def test_a_stack_lives_in_a_network_that_exists_and_leaves_it_as_it_was(
+def test_stack_leaves_an_existing_network_unchanged(
     engine: CloudEngine,
 ) -> None:
     make_network(engine.cloud, PROJECT, "us-central1")

@@ -42,7 +42,7 @@ POOL = f"{CLUSTER}/nodePools/one"
 
 def ladder() -> Mapping[int, str]:
     """Step -> its commands."""
-    section = PAGE.read_text().partition("## The ladder")[2].partition("\n## ")[0]
+    section = PAGE.read_text().partition("## Recovery steps")[2].partition("\n## ")[0]
     steps = re.split(r"^(\d)\. ", section, flags=re.MULTILINE)
     blocks = {
         int(number): re.findall(r"```sh\n(.*?)```", text, re.DOTALL)

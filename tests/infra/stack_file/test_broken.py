@@ -120,7 +120,7 @@ GENERATED = [
 ]
 
 
-def test_there_are_more_than_two_hundred_broken_files() -> None:
+def test_more_than_two_hundred_broken_files_are_tested() -> None:
     assert len(GENERATED) > 200
 
 

@@ -106,7 +106,7 @@ def test_a_group_that_exempts_everybody_is_refused(group: str) -> None:
         TypeAdapter(AdminGroup).validate_python(group)
 
 
-def test_there_are_constraints_to_test() -> None:
+def test_pack_has_constraints_to_test() -> None:
     assert len(NUMBERS) > 15
     assert len(PATTERNS) > 15
 

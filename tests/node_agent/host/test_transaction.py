@@ -286,7 +286,7 @@ def test_failed_rollback_names_the_remaining_difference(
     assert "GPU 0 is not as before" in str(broken.value)
 
 
-def test_to_stop_is_to_undo(in_this_process: OnSilicon, tmp_path: Path) -> None:
+def test_interrupted_transaction_is_rolled_back(in_this_process: OnSilicon, tmp_path: Path) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 2, "550.90.07", "t")
     state.repartition(path, 1, ["7g.80gb"])

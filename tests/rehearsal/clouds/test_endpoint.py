@@ -67,7 +67,7 @@ def connect(endpoint: Endpoint) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(access.ADDRESS, endpoint.access.port, timeout=120)
 
 
-def test_a_request_reaches_the_first_cloud_that_accepts_it_as_it_was_sent(serve: Serve) -> None:
+def test_request_reaches_the_first_accepting_cloud_unchanged(serve: Serve) -> None:
     first, second, third = Echo("/x/"), Echo("/clusters/"), Echo("/")
     connection = connect(serve(first, second, third))
     connection.request(
@@ -96,7 +96,7 @@ def test_a_connection_serves_many_requests(serve: Serve) -> None:
     assert connection.sock is opened
 
 
-def test_what_no_cloud_accepts_is_refused(serve: Serve) -> None:
+def test_request_that_no_cloud_accepts_is_refused(serve: Serve) -> None:
     connection = connect(serve(Echo("/aws")))
     connection.request("GET", "/else")
     answer = connection.getresponse()
@@ -215,7 +215,7 @@ def test_the_file_of_an_environment_is_read_whole_or_not_at_all(environment: Pat
     assert left == {access.FILE, access.FILE_OF_GCLOUD}
 
 
-def test_before_the_first_start_there_is_no_access(environment: Path) -> None:
+def test_access_is_absent_before_the_first_start(environment: Path) -> None:
     assert access.load(environment) is None
 
 

@@ -44,7 +44,7 @@ def test_seven_instances_fit_one_line_of_a_hundred_columns(profile: str, width: 
     assert [line.count(f"▐{profile}▌") for line in lines if profile in line] == [7]
 
 
-def test_on_a_narrow_terminal_the_instances_go_on_below() -> None:
+def test_narrow_terminal_wraps_the_instances() -> None:
     lines = [line for line in drawn({"1g.10gb+me": 1, "1g.10gb": 6}, 50) if "▐" in line]
     assert max(map(len, lines)) <= 50
     assert [line.count("▐") for line in lines] == [3, 4]
@@ -77,5 +77,5 @@ def test_live_lines_break_between_words_on_a_terminal(width: int) -> None:
     assert words[1:] == [*TEXT.split(), "error:", *TEXT.split()]
 
 
-def test_in_a_file_a_line_stays_one_line() -> None:
+def test_lines_are_not_wrapped_in_a_file() -> None:
     assert [line.endswith(TEXT) for line in live(80, terminal=False)] == [True, True]

@@ -20,7 +20,7 @@ def test_headings_under_which_only_noise_stands_are_not_shown() -> None:
     ]
 
 
-def test_headings_come_with_what_stands_under_them_and_once() -> None:
+def test_headings_are_printed_once_with_their_lines() -> None:
     pool, why = (
         "  kubernetes:slicewright.io/v1alpha1:GPUPool (gpu-pool-a):",
         "    error: GPU 0 wanted 3g.40gb x2, found 1g.10gb x7",

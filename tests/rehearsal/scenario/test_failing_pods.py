@@ -35,7 +35,7 @@ def pod(reason: str = "", phase: str = "Running", ready: bool = True) -> dict[st
         (pod(ready=False), ("ai/a: not Ready",)),
     ],
 )
-def test_a_pod_fails_where_it_cannot_start_has_failed_or_is_not_ready(
+def test_pod_fails_if_it_cannot_start_has_failed_or_is_not_ready(
     found: dict[str, Any], failing: tuple[str, ...]
 ) -> None:
     assert failing_pods.failing([found]) == failing

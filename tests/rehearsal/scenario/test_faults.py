@@ -60,7 +60,7 @@ class OneNode:
         self.annotations |= body["metadata"]["annotations"]
 
 
-def test_the_cloud_and_the_kubelet_read_a_hold_as_it_was_injected(tmp_path: Path) -> None:
+def test_cloud_and_kubelet_read_an_injected_hold(tmp_path: Path) -> None:
     held = Holds(pods=("nvidia-mig-manager",), driver=True, toolkit=True, partitioning_from=4)
     faults.inject(Environment(tmp_path), faults.Hold(pool="p", node=1, held=held))
     read = Faults(tmp_path / "faults.json", Store(tmp_path / "state.json"))
@@ -70,7 +70,7 @@ def test_the_cloud_and_the_kubelet_read_a_hold_as_it_was_injected(tmp_path: Path
     assert holds_of({"metadata": {"annotations": annotations}}) == held
 
 
-def test_what_is_held_on_a_living_node_can_be_changed_and_let_go() -> None:
+def test_hold_on_a_running_node_can_be_changed_and_released() -> None:
     api = OneNode({"cloud": "eks", "fault": {"kind": "hold", "driver": True}})
     faults.hold(cast(Client, api), "n1", Holds(toolkit=True))
     assert holds_of(api.get("/api/v1/nodes/n1")) == Holds(toolkit=True)

@@ -123,7 +123,7 @@ def found(seen: Invariants, at: float = 500.0) -> str:
     return "\n".join(seen.violations)
 
 
-def test_of_a_fleet_in_service_nothing_is_found(seen: Invariants) -> None:
+def test_fleet_in_service_violates_no_invariant(seen: Invariants) -> None:
     assert found(seen) == ""
 
 
@@ -143,7 +143,7 @@ def test_a_change_as_it_shall_be_is_no_violation(seen: Invariants) -> None:
     assert (len(seen.begun), seen.evictions, seen.lifted, seen.most_changing) == (1, 1, 1, 1)
 
 
-def test_two_changes_where_one_is_allowed(seen: Invariants) -> None:
+def test_two_changes_violate_a_limit_of_one(seen: Invariants) -> None:
     for version, name in ((20, "a"), (21, "b")):
         seen.see_node(node(name, version=version, cordoned=True, phase="Draining"), 100)
     assert "2 nodes in a change: a, b" in found(seen)
@@ -189,7 +189,7 @@ def test_a_reboot_that_is_held_at_once(seen: Invariants) -> None:
     assert found(seen) == ""
 
 
-def test_while_no_controller_acts_nothing_is_blamed(seen: Invariants) -> None:
+def test_no_violation_is_reported_without_an_acting_controller(seen: Invariants) -> None:
     seen._renewed = [at for at in seen._renewed if not 98 < at < 120]
     seen.see_node(node("a", version=20, boot="b2"), 100)
     seen.see_node(node("a", version=21, boot="b2", held=True), 125)
@@ -228,7 +228,7 @@ def test_a_taint_that_is_lifted_without_a_match_of_this_boot(
 
 
 @pytest.mark.parametrize(("observed", "right"), [("old-hash", True), ("new-hash", False)])
-def test_after_an_undo_a_match_with_the_earlier_layout_is_asked_for(
+def test_match_after_an_undo_must_have_the_earlier_layout(
     seen: Invariants, observed: str, right: bool
 ) -> None:
     """In the status; the spec still declares the layout to which the change was undone."""
@@ -256,7 +256,7 @@ def test_an_eviction_that_the_budget_does_not_allow(seen: Invariants) -> None:
     assert "evicted from b, which is open" in found(seen)
 
 
-def test_a_pod_that_is_deleted_where_it_may_be_evicted_only(seen: Invariants) -> None:
+def test_deleted_instead_of_evicted_pod_is_a_violation(seen: Invariants) -> None:
     seen.see_pod(pod("on-a", version=20, node="a", leaving=True), 100)
     assert "default/on-a was deleted, not evicted" in found(seen)
 

@@ -27,7 +27,7 @@ def test_a_volume_of_the_users_own_and_other_servers_are_left_alone() -> None:
     assert model_shares.wanted(golden("vllm")) == {}
 
 
-def test_all_models_that_are_there_are_tritons_own_example(tmp_path: Path) -> None:
+def test_available_models_are_tritons_example(tmp_path: Path) -> None:
     text = (PROJECT / "stacks" / "Pulumi.existing-a100-t4-serving.yaml").read_text()
     file = tmp_path / "Pulumi.dev.yaml"
     file.write_text(text.replace("[densenet_onnx]", "['*']"))
@@ -35,7 +35,7 @@ def test_all_models_that_are_there_are_tritons_own_example(tmp_path: Path) -> No
     assert models == ("densenet_onnx",)
 
 
-def test_the_share_is_filled_below_the_environment_and_said_to_be_simulated(
+def test_share_is_filled_in_the_environment_and_labelled_simulated(
     tmp_path: Path,
 ) -> None:
     said: list[str] = []

@@ -134,11 +134,11 @@ def test_two_nodes_that_are_wrong_in_opposite_ways_are_no_proof() -> None:
     assert held(node("whole", allocatable=more), node("whole", allocatable=fewer))[2] is False
 
 
-def test_without_the_plan_nothing_is_proven() -> None:
+def test_nothing_is_verified_without_the_plan() -> None:
     assert held(node("whole", desired=None)) == [True, False, False]
 
 
-def test_resources_of_which_there_are_none_do_not_count() -> None:
+def test_resources_with_count_zero_are_ignored() -> None:
     allocatable = {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 0}
     assert held(node("whole", allocatable=allocatable)) == [True, True, True]
 
@@ -164,7 +164,7 @@ def test_a_fleet_that_starts_with_no_node_is_proven_and_an_unexpected_one_is_not
     assert held()[0] is False
 
 
-def test_an_existing_cluster_that_is_not_as_it_was_is_reported_with_the_first_difference() -> None:
+def test_changed_existing_cluster_is_reported_with_its_first_difference() -> None:
     others = ("namespaces/left is new", "nodes/a is gone")
     check = proof.of_existing_cluster(
         "existing-a100-t4", Differences(of_operator=("x",), others=others)
@@ -173,7 +173,7 @@ def test_an_existing_cluster_that_is_not_as_it_was_is_reported_with_the_first_di
     assert check.found == "2 of the stack, such as namespaces/left is new"
 
 
-def test_what_the_gpu_operator_leaves_is_counted_and_the_cluster_not_called_as_it_was() -> None:
+def test_operators_leftovers_are_counted_and_the_cluster_is_not_called_unchanged() -> None:
     check = proof.of_existing_cluster(
         "existing-a100-t4", Differences(of_operator=("x", "y"), others=())
     )
@@ -205,7 +205,7 @@ def test_pods_that_are_bound_and_do_not_run_are_not_proven(
     assert check.wanted == "16 of 16 Running and Ready, no restart"
 
 
-def test_of_pods_whose_program_is_not_run_the_table_says_so() -> None:
+def test_table_marks_pods_whose_program_does_not_run() -> None:
     check = proof.of_landing(WALKTHROUGHS["eks-a100"], Landing(100, 56, 44, "full"), Health(56, ""))
     assert check.holds
     assert check.fact == "pods of mig1.5 (program not run)"
@@ -218,7 +218,7 @@ def test_pods_that_fail_are_named() -> None:
     assert (check.holds, check.found) == (False, "1 failing (kube-system/a: CrashLoopBackOff)")
 
 
-def test_what_is_left_in_the_cloud_is_listed_by_kind_and_name() -> None:
+def test_leftovers_in_the_cloud_are_listed_by_kind_and_name() -> None:
     assert proof.of_empty_cloud("gke-h100", {}).holds
     left = {"compute.disk": ["acme/us-central1-a/pvc-1"], "ec2.volume": ["a", "b", "c", "d"]}
     check = proof.of_empty_cloud("gke-h100", left)

@@ -101,7 +101,7 @@ def test_a_failed_up_with_keep_leaves_everything_running_and_says_how_to_use_and
     assert environment.kept.exists()
 
 
-def test_a_failed_up_without_keep_is_ended_and_says_where_the_logs_are(
+def test_failed_up_without_keep_is_removed_and_names_the_logs(
     run: Callable[..., tuple[bool, str]], tmp_path: Path, stopped: list[Path]
 ) -> None:
     proven, said = run(keep=False)
@@ -110,7 +110,7 @@ def test_a_failed_up_without_keep_is_ended_and_says_where_the_logs_are(
     assert f"logs stay in {tmp_path / 'gke-h100'}" in said
 
 
-def test_the_command_by_which_up_refuses_an_operator_is_run_and_then_up_again(
+def test_rehearse_runs_the_patch_command_of_up_and_then_up_again(
     run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []
@@ -135,7 +135,7 @@ def test_a_disk_that_became_full_is_named_and_everything_is_ended(
     assert stopped == [tmp_path / "gke-h100"]
 
 
-def test_too_little_space_is_refused_before_an_environment_is_made(
+def test_rehearse_refuses_too_little_space_before_it_creates_an_environment(
     run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(disk, "free", lambda place: 399e6)
@@ -172,7 +172,7 @@ def test_the_banner_says_which_plugins_run(
         assert words in banner
 
 
-def test_official_plugins_that_are_missing_are_named_with_what_installs_them(
+def test_missing_official_plugins_are_named_with_their_install_command(
     run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(toolchain, "ensure", lambda *_: pytest.fail("a tool was looked for"))

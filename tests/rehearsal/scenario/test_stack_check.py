@@ -42,7 +42,7 @@ def test_time_slicing_on_eks_can_be_rehearsed() -> None:
     assert problems(machine_type="g5.xlarge", sharing=SHARED) == []
 
 
-def test_mps_on_eks_can_be_rehearsed_where_all_pools_share_alike() -> None:
+def test_mps_on_eks_can_be_rehearsed_if_all_pools_share_alike() -> None:
     shared = {"mode": "mps", "replicas": {"gpu": 3}}
     assert problems("none", machine_type="g5.xlarge", sharing=shared) == []
 
@@ -109,9 +109,7 @@ def test_the_operators_own_driver_can_be_rehearsed() -> None:
     assert existing(operator=both) == {}
 
 
-def test_mps_is_refused_beside_pools_that_share_otherwise_because_its_daemon_gets_one_config() -> (
-    None
-):
+def test_mps_is_refused_with_pools_that_share_in_another_way() -> None:
     sharing = {"mode": "mps", "replicas": {"gpu": 3}}
     operator = {"mig_strategy": "none", "device_plugin": {"version": "v0.20.2"}}
     assert existing(operator=operator, sharing=sharing) == {}
@@ -235,7 +233,7 @@ def monitored(cloud: dict[str, Any], **monitoring: Any) -> list[tuple[stack_file
     return [(p.path, p.reason) for p in stack_check.unrehearsable(fleet)]
 
 
-def test_managed_collection_is_rehearsed_where_no_replicas_follow_what_it_collects() -> None:
+def test_managed_collection_is_rehearsed_without_autoscaling_by_its_metrics() -> None:
     gke: dict[str, Any] = {
         "cloud": "gke",
         "cluster": {"name": "dev", "location": "us-central1-a"},

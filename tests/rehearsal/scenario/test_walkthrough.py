@@ -16,7 +16,7 @@ def container(stack: str) -> dict[str, Any]:
     return dict(only)
 
 
-def test_s0_asks_for_sixteen_in_a_namespace_of_its_own() -> None:  # S0-36
+def test_s0_requests_sixteen_in_a_separate_namespace() -> None:  # S0-36
     s0 = WALKTHROUGHS["gke-h100"]
     assert (s0.namespace, s0.deployment, s0.asked) == ("ai", "llm-deployment", 16)
 
@@ -109,7 +109,7 @@ def test_s4_runs_eight_model_servers_on_slices_of_partitions() -> None:  # S4-16
     assert server["resources"] == {"limits": {"nvidia.com/mig-1g.5gb": "1"}}
 
 
-def test_s1_asks_for_more_than_there_is() -> None:  # S1-30, -31
+def test_s1_requests_more_than_the_pool_offers() -> None:  # S1-30, -31
     s1, one = WALKTHROUGHS["eks-a100"], container("eks-a100")
     assert (s1.deployment, s1.asked, s1.fits) == ("mig1.5", 100, 56)
     assert (one["name"], one["image"]) == ("vectoradd", "nvidia/cuda:8.0-runtime")

@@ -29,7 +29,7 @@ def test_a_class_of_volumes_that_a_cache_names_is_made() -> None:
     ]
 
 
-def test_there_is_one_for_each_name_with_all_keys_and_values_of_its_own() -> None:
+def test_each_secret_has_all_keys_and_unique_values() -> None:
     (one,) = secrets()
     (again,) = secrets()
     of = one["metadata"]

@@ -122,7 +122,7 @@ def test_a_policy_that_asks_for_a_second_factor_is_not_judged(doctor: Doctor) ->
         ("GetRole", "iam:GetRole"),
     ],
 )
-def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
+def test_unreadable_rights_are_reported_and_none_counts_as_missing(
     doctor: Doctor, method: str, right: str
 ) -> None:
     call_as(doctor, policy())

@@ -227,7 +227,7 @@ def test_doctor_fails_and_names_it(doctor: Doctor, stack: str, row: Row) -> None
     code, said = doctor(stack, *changes)
     if not row.seen:
         assert code == VERIFIED, said
-        assert row.said in PAGE.partition("## What it does not see")[2]
+        assert row.said in PAGE.partition("## Limits")[2]
         return
     assert code == NOT_VERIFIED, said
     failed = [line for line in said.splitlines() if line.startswith("fails")]

@@ -219,7 +219,7 @@ def test_the_right_that_is_missing_is_named_with_the_commands_that_give_it(
     assert f"slicewright rights {doctor.environment / 'Pulumi.gke-h100.yaml'} > role.json" in said
 
 
-def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
+def test_unreadable_rights_are_reported_and_none_counts_as_missing(
     doctor: Doctor,
 ) -> None:
     fault = {"fault": "api-error", "method": "projects.testIamPermissions", "code": 500}

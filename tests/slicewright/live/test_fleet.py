@@ -252,7 +252,7 @@ class TestUndoIsOffered:
         assert going is not None
         assert (going.status, going.reason) == ("True", "RollingOut"), "it begins by itself"
 
-    def test_where_a_change_that_somebody_began_has_failed(self, world: World) -> None:
+    def test_failed_change_has_a_way_back(self, world: World) -> None:
         world.wants("new")
         world.broken.add("n0")
         for _ in range(30):

@@ -147,7 +147,7 @@ class TestUndone:
             "nodes to change: n0, n1, n2",
         )
 
-    def test_there_is_nothing_to_pause(self, undone: World) -> None:
+    def test_pause_is_refused_without_a_rollout(self, undone: World) -> None:
         with pytest.raises(Refused, match="no node waits for layout old"):
             ask("pause", view(undone), "undo:new")
 

@@ -100,7 +100,9 @@ def test_a_policy_is_associated_once_and_again_for_another_scope(aws) -> None:
         ),
     ],
 )
-def test_what_eks_refuses(aws, operation: str, body: dict[str, Any], said: str) -> None:
+def test_eks_refuses_invalid_access_entries(
+    aws, operation: str, body: dict[str, Any], said: str
+) -> None:
     aws.make_cluster()
     in_mode(aws, "API_AND_CONFIG_MAP")
     with pytest.raises(CloudError, match=said.replace(".", r"\.")):

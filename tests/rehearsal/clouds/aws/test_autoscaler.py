@@ -266,7 +266,7 @@ def test_a_verified_node_is_full_when_its_partitions_are_and_empty_when_it_has_n
     assert scaled.desired() == 0
 
 
-def test_of_two_subnets_the_node_that_is_used_stays(scaled: Scaled) -> None:
+def test_unused_node_is_removed_whichever_subnet_it_is_in(scaled: Scaled) -> None:
     scaled.pool(subnets=scaled.aws.subnets, instanceTypes=["g4dn.xlarge"])
     both = [waiting("a", count=56), waiting("b", count=56)]
     nodes = scaled.look(*both)

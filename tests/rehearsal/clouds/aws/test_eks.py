@@ -691,7 +691,7 @@ def test_a_group_that_cannot_grow_is_degraded_until_it_can(aws) -> None:
     assert len(aws.nodes()) == 3
 
 
-def test_what_one_zone_lacks_another_gives(aws) -> None:
+def test_other_zone_is_used_if_one_has_no_capacity(aws) -> None:
     aws.make_cluster()
     write_account(aws.environment, **PROMPT, stock={"g4dn.xlarge": {"euw1-az2": 0}})
     group = aws.make_group(
@@ -755,7 +755,7 @@ def kinds(aws) -> list[str]:
     return sorted(n["metadata"]["labels"]["node.kubernetes.io/instance-type"] for n in aws.nodes())
 
 
-def test_of_several_types_each_zone_gives_what_it_has(aws) -> None:
+def test_each_zone_uses_the_type_that_it_has_in_stock(aws) -> None:
     aws.make_cluster()
     stock = {"g4dn.xlarge": {"euw1-az2": 1}, "g4dn.2xlarge": {"euw1-az2": 2}}
     write_account(aws.environment, **PROMPT, stock=stock)

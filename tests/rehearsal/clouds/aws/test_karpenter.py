@@ -176,7 +176,7 @@ def test_a_node_that_holds_its_startup_taint_is_not_empty(scaled: Scaled) -> Non
     assert len(scaled.look()) == 1
 
 
-def test_nothing_of_it_is_left_when_pool_and_class_go(scaled: Scaled) -> None:
+def test_no_leftover_remains_after_pool_and_class_are_deleted(scaled: Scaled) -> None:
     before = {*scaled.inventory}
     scaled.look(pod("a"))
     assert {"ec2.instance", "ec2.launchTemplate", "iam.instanceProfile"} <= {*scaled.inventory}
@@ -241,7 +241,7 @@ def test_without_a_profile_the_class_is_not_ready_and_says_why(aws: Any) -> None
         ({"capacity": "spot"}, {"spot_role": False}, "ServiceLinkedRoleCreationNotPermitted"),
     ],
 )
-def test_what_ec2_refuses_is_said_and_asked_for_again(
+def test_launches_that_ec2_refuses_are_reported_and_retried(
     aws: Any, pool: dict[str, Any], account: dict[str, Any], why: str
 ) -> None:
     scaled = Scaled(aws, **pool)

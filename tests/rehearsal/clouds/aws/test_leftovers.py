@@ -165,7 +165,7 @@ def test_the_log_group_of_a_cluster_with_logs_stays(aws) -> None:
     assert "logs.logGroup" not in aws.cloud.inventory()
 
 
-def test_what_is_left_names_its_cluster(aws) -> None:
+def test_leftovers_carry_the_name_of_their_cluster(aws) -> None:
     """By the tags that EKS's CNI and CSI driver and Kubernetes' service controller give."""
     aws.make_cluster()
     aws.make_group()

@@ -63,7 +63,9 @@ def test_a_group_with_instances_is_not_deleted(aws) -> None:
         ),
     ],
 )
-def test_what_ec2_refuses(aws, named: str, group: dict[str, Any], said: str) -> None:
+def test_ec2_refuses_invalid_placement_groups(
+    aws, named: str, group: dict[str, Any], said: str
+) -> None:
     aws.make_cluster()
     make(aws)
     subnets = aws.subnets if group.pop("both", False) else aws.subnets[:1]

@@ -53,7 +53,7 @@ def test_keys_that_a_request_does_not_have_are_reported() -> None:
     assert (found.decision, found.missing) == ("implicitDeny", {"aws:MultiFactorAuthPresent"})
 
 
-def test_what_is_not_simulated_is_refused_and_not_misread() -> None:
+def test_unsupported_policy_elements_are_refused() -> None:
     with pytest.raises(CloudError, match="does not know the condition DateLessThan"):
         decided({"Condition": {"DateLessThan": {"aws:RequestedRegion": "2030"}}})
     with pytest.raises(CloudError, match="does not know Principal"):

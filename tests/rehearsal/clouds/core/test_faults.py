@@ -80,7 +80,7 @@ def test_a_file_that_is_no_list_is_refused(text: str, words: str) -> None:
         read(text)
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_written_faults_are_read_back() -> None:
     faults = (
         Throttling(method="eks.CreateNodegroup", call=2, times=3, for_s=1.5),
         StockOut(pool="h100", node=2, zone="us-central1-c"),
@@ -117,7 +117,7 @@ def test_other_calls_meet_no_fault(tmp_path: Path) -> None:
     assert injected.faults.of_call("container", "networks.insert") is None
 
 
-def test_what_is_left_to_chance_is_chosen_by_the_seed_alone(tmp_path: Path) -> None:
+def test_random_faults_depend_only_on_the_seed(tmp_path: Path) -> None:
     chosen = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         (tmp_path / name).mkdir()

@@ -37,7 +37,7 @@ def test_quantities_are_read_as_kubernetes_writes_them(text: str, number: str) -
 
 
 @pytest.mark.parametrize("text", ["", "2GB", "one", "m"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         amount(text)
 

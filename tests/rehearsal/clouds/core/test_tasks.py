@@ -23,7 +23,7 @@ def tasks(tmp_path: Path, delays: dict[str, float]) -> Tasks:
     return Tasks(Store(tmp_path), lambda kind: delays.get(kind, 0.0))
 
 
-def test_what_a_task_begins_is_waited_for_too(tasks: Tasks) -> None:
+def test_tasks_begun_by_a_task_are_waited_for(tasks: Tasks) -> None:
     done: list[int] = []
     may_end = threading.Event()
 

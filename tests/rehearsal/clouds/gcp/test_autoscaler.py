@@ -139,7 +139,7 @@ def test_zones_are_filled_evenly_and_as_pods_ask(gcp, h100) -> None:
     assert sorted(n["metadata"]["labels"][label] for n in found) == [zones[0], zones[1], zones[1]]
 
 
-def test_without_stock_or_quota_it_waits(gcp, h100) -> None:
+def test_autoscaler_waits_without_stock_or_quota(gcp, h100) -> None:
     make_pool(gcp, h100)
     faults = gcp.environment / "faults.json"
     faults.write_text('[{"fault": "stock-out", "pool": "pool"}]')

@@ -164,7 +164,7 @@ def test_a_new_project_cannot_take_the_default_pool_of_a_regional_cluster(gcp) -
     assert "container.cluster" not in gcp.cloud.inventory()
 
 
-def test_what_the_program_asks_for_instead_fits_a_new_project(gcp) -> None:
+def test_programs_own_disks_fit_a_new_project(gcp) -> None:
     write_account(gcp.environment, EMPTY)
     gcp.make_cluster(nodeConfig={"diskType": "pd-standard", "diskSizeGb": 20})
 

@@ -413,7 +413,7 @@ def test_resource_labels_cost_new_nodes(gcp) -> None:
 
 
 @pytest.mark.parametrize("channel", ["REGULAR", "UNSPECIFIED"])
-def test_in_a_release_channel_upgrades_cannot_be_turned_off(gcp, channel: str) -> None:
+def test_upgrades_cannot_be_disabled_in_a_release_channel(gcp, channel: str) -> None:
     gcp.make_cluster(releaseChannel={"channel": channel})
     management = {"autoRepair": True, "autoUpgrade": False}
     if channel == "UNSPECIFIED":

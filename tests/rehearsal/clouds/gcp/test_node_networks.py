@@ -69,7 +69,7 @@ def test_a_pool_has_the_interfaces_that_it_asks_for_and_holds_their_networks(gcp
         ({"config": {**HIGH, "imageType": "UBUNTU_CONTAINERD"}}, "not supported on image type"),
     ],
 )
-def test_what_cannot_be_is_refused(gcp: Gcp, asked: Mapping[str, Any], said: str) -> None:
+def test_invalid_node_networks_are_refused(gcp: Gcp, asked: Mapping[str, Any], said: str) -> None:
     gcp.make_cluster(**MULTI)
     make_networks(gcp, 5)
     with pytest.raises(CloudError, match=said):

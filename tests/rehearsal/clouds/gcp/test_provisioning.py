@@ -68,7 +68,7 @@ def queued(**config: Any) -> dict[str, Any]:
         ({"config": {**A100, "maxRunDuration": "2h"}}, "Invalid max run duration 2h"),
     ],
 )
-def test_what_gke_cannot_provision_is_refused(gcp, pool: dict[str, Any], said: str) -> None:
+def test_unsupported_provisioning_is_refused(gcp, pool: dict[str, Any], said: str) -> None:
     gcp.make_cluster()
     with pytest.raises(CloudError) as caught:
         gcp.make_pool(**pool)

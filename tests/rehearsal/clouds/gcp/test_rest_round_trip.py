@@ -88,7 +88,7 @@ def _path_value(draw: st.DrawFn, schema: JsonObject) -> str:
 @pytest.mark.parametrize("service", sorted(models.DOCUMENTS))
 @settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
-def test_a_call_arrives_as_it_was_made(service: str, data: st.DataObject) -> None:
+def test_call_arrives_unchanged(service: str, data: st.DataObject) -> None:
     method, params, body = data.draw(_calls(service))
     arguments = {**params, **({} if body is None else {"body": body})}
     names = {n.replace(".", "_").replace("-", "_"): v for n, v in arguments.items()}

@@ -61,7 +61,7 @@ def test_an_api_is_on_in_one_project_only(gcp: Gcp, environment: Path) -> None:
     assert state(gcp, API.replace("acme", "other")) == "DISABLED"
 
 
-def test_what_was_enabled_stays_so_after_a_restart(gcp: Gcp, environment: Path) -> None:
+def test_state_of_an_api_survives_a_restart(gcp: Gcp, environment: Path) -> None:
     gcp.call("serviceusage", "services.disable", {"name": API})
     again = Cloud(environment, FakeControlPlanes(environment))
     assert again.call("serviceusage", "services.get", {"name": API}, {})["state"] == "DISABLED"

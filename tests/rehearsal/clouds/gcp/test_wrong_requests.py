@@ -356,7 +356,7 @@ def _call(cloud: Cloud, request: str, changes: dict[str, Any]) -> JsonObject:
     return cloud.call(service, method, params, body)
 
 
-def test_there_are_at_least_a_hundred_and_no_two_are_equal() -> None:
+def test_at_least_a_hundred_wrong_requests_are_distinct() -> None:
     assert len({repr(wrong) for wrong in WRONG}) == len(WRONG) >= 100
 
 

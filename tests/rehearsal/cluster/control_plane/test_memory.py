@@ -15,7 +15,7 @@ from slicewright.rehearsal.cluster.control_plane import parts
 from slicewright.rehearsal.host.toolchain import Toolchain
 
 
-def test_a_limit_of_which_most_is_live_is_raised(
+def test_limit_is_raised_if_most_of_it_is_live(
     tmp_path: Path, toolchain: Toolchain, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A unix socket's address holds 107 bytes.

@@ -26,7 +26,9 @@ def node(name: str, labels: dict[str, str], noted: str | None) -> dict[str, Any]
     return {"metadata": {"name": name, "labels": labels, "annotations": annotations}}
 
 
-def test_only_what_nfd_noted_goes_and_its_note(capsys: pytest.CaptureFixture[str]) -> None:
+def test_prune_removes_only_recorded_labels_and_their_annotation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     labels = {"nvidia.com/gpu.product": "T4", "nvidia.com/gpu.present": "true", "tier": "gpu"}
     client: Any = Nodes(node("gpu", labels, "nvidia.com/gpu.product"), node("other", {}, None))
     assert prune.prune(client) == 1
@@ -41,6 +43,6 @@ def test_only_what_nfd_noted_goes_and_its_note(capsys: pytest.CaptureFixture[str
     assert "pruned node gpu" in capsys.readouterr().out
 
 
-def test_a_note_of_nothing_is_taken_back_too() -> None:
+def test_empty_annotation_is_removed() -> None:
     patch = objects.taken_back(node("n", {}, ""))
     assert patch == {"labels": {}, "annotations": {objects.OWNED: None}}

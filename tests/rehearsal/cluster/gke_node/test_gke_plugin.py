@@ -154,7 +154,7 @@ def test_a_partition_is_its_gpus_file_and_those_of_two_capabilities(make_node: M
             ]
 
 
-def test_whole_gpus_where_no_size_is_set(make_node: MakeNode) -> None:
+def test_whole_gpus_are_offered_without_a_partition_size(make_node: MakeNode) -> None:
     node = make_node(None, "T4", 4)
     with StubKubelet(node.files.device_plugins) as kubelet:
         node.start()

@@ -148,7 +148,7 @@ def test_a_model_that_the_fake_does_not_have_gets_a_page(
     assert "Not compared" in (tmp_path / "pages/nvidia-t5-580.65.06.md").read_text()
 
 
-def test_where_its_pages_cannot_be_written_there_is_one_line(
+def test_unwritable_pages_are_reported_in_one_line(
     check: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "pages").write_text("a file")
@@ -203,7 +203,7 @@ def test_every_changed_fact_is_named(key: str, value: str) -> None:
     )
 
 
-def test_what_only_one_of_them_has_is_a_difference() -> None:
+def test_value_of_only_one_side_is_a_difference() -> None:
     more = {**_GPU, "answers": {"a": 0, "b": 3, "c": 2}}
     assert differences(more, _GPU) == (Difference(what="answers, c", real="2", fake="(absent)"),)
     assert differences(_GPU, more) == (Difference(what="answers, c", real="(absent)", fake="2"),)

@@ -117,9 +117,7 @@ def test_gfd_labels_the_node_as_shared_by_mps(cluster: Any, node: str) -> None:
     assert label(found, "mps.capable") == "true"
 
 
-def test_of_five_pods_four_have_a_part_and_know_where_the_daemon_is(
-    cluster: Any, node: str
-) -> None:
+def test_four_of_five_pods_have_a_share_and_the_daemons_directory(cluster: Any, node: str) -> None:
     for number in range(5):
         cluster.create(_client(f"part-{number}"))
 

@@ -67,7 +67,7 @@ def running(cluster: Any) -> set[str]:
         s1.test_pods_get_partitions_until_none_is_left,
     ],
 )
-def test_with_them_s1_is_as_with_the_stand_ins(
+def test_s1_is_the_same_with_upstream_nfd_and_the_stand_ins(
     fact: Callable[..., None], cluster: Any, nodes: dict[str, str]
 ) -> None:
     fact(cluster, nodes)
@@ -113,7 +113,7 @@ def test_a_node_whose_taint_the_worker_does_not_tolerate_stays_without_labels(
     )
 
 
-def test_their_clean_up_takes_back_what_they_wrote(cluster: Any, nodes: dict[str, str]) -> None:
+def test_cleanup_of_upstream_nfd_removes_its_labels(cluster: Any, nodes: dict[str, str]) -> None:
     path = nodes["good"]
     apps = f"/apis/apps/v1/namespaces/{NAMESPACE}"
     cluster.client.delete(f"{apps}/deployments/{NFD}-master")

@@ -59,7 +59,7 @@ def cluster(
         s1.test_a_wrong_layout_after_mig_managers_success_is_simulated_and_repaired,
     ],
 )
-def test_what_nvidias_own_programs_do_in_s1(
+def test_simulated_operands_match_nvidias_programs_on_s1(
     fact: Callable[..., None], cluster: Any, nodes: dict[str, str]
 ) -> None:
     fact(cluster, nodes)

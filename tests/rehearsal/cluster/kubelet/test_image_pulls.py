@@ -101,7 +101,7 @@ def test_a_reference_is_read_as_containerd_reads_it(
 
 
 @pytest.mark.parametrize("image", ["", "Python:3", "a b", "docker.io/", "x@sha256:12", "a/:1"])
-def test_what_is_no_reference_is_an_invalid_image_name(image: str, tmp_path: Path) -> None:
+def test_invalid_reference_is_an_invalid_image_name(image: str, tmp_path: Path) -> None:
     node = Node(tmp_path)
     failure = node.pull(image)
     assert failure is not None

@@ -41,7 +41,7 @@ def test_a_node_that_goes_is_waited_for_no_longer() -> None:
     asyncio.run(one_goes())
 
 
-def test_nor_is_one_that_does_not_become_ready_in_time() -> None:
+def test_node_that_is_not_ready_in_time_is_not_waited_for() -> None:
     async def one_is_late() -> None:
         joining = Joining(limit_s=0.01)
         joining.begin(node("a"))

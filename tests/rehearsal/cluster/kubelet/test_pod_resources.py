@@ -92,7 +92,7 @@ def test_a_pod_without_devices_is_named_with_its_containers(directory: Path) -> 
     assert [list(c.devices) for c in only.containers] == [[], []]
 
 
-def test_what_a_pod_holds_that_the_node_no_longer_has_is_not_listed(directory: Path) -> None:
+def test_devices_that_the_node_has_lost_are_not_listed(directory: Path) -> None:
     ledger = Ledger()
     ledger.hold("uid-a", "one", RESOURCE, ("MIG-1",))
     assert served(directory, {}, ledger, by_the_product) == ()

@@ -371,7 +371,7 @@ def test_a_container_that_exits_is_restarted_with_growing_back_off(cluster: Any)
     cluster.gone(path)
 
 
-def test_on_failure_restarts_until_success_which_completes_the_pod(cluster: Any) -> None:
+def test_restart_policy_on_failure_restarts_until_success(cluster: Any) -> None:
     script = (
         "import os,sys; first = not os.path.exists('/state/x'); open('/state/x','w'); "
         "sys.exit(1 if first else 0)"

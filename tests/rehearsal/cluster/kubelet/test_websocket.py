@@ -54,7 +54,7 @@ def test_a_clients_frame_is_unmasked(length: int) -> None:
     ],
     ids=["the end", "half a frame", "without a mask", "too long"],
 )
-def test_what_is_no_frame_ends_the_connection(wrong: bytes) -> None:
+def test_invalid_frame_ends_the_connection(wrong: bytes) -> None:
     with pytest.raises(websocket.Ended):
         websocket.read_frame(io.BytesIO(wrong))
 

@@ -63,12 +63,12 @@ def test_whole_gpus_are_all_found() -> None:
 
 
 @pytest.mark.parametrize("gpus", [(), (cut(0),)])
-def test_without_a_device_it_says_what_pytorch_says(gpus: tuple[ObservedGpu, ...]) -> None:
+def test_missing_device_gives_pytorchs_message(gpus: tuple[ObservedGpu, ...]) -> None:
     with pytest.raises(NoDevice, match="RuntimeError: No CUDA GPUs are available"):
         found(*gpus)
 
 
-def test_without_a_driver_it_says_what_vllm_says() -> None:
+def test_missing_driver_gives_vllms_message() -> None:
     failure = Failure(call="nvmlInit_v2", code=9, text="Driver Not Loaded")
     with pytest.raises(NoDevice, match=r"Failed to infer device type \(Driver Not Loaded"):
         devices(Observation(failure=failure))

@@ -16,7 +16,7 @@ from slicewright.rehearsal.cluster.model_server.flags import WrongFlags, option_
 from tests.infra.plan import test_workloads
 
 
-def test_what_the_product_passes_is_understood_whole() -> None:
+def test_flags_of_the_product_are_all_known() -> None:
     """Both of the golden file's workloads, in a release whose flags are known."""
     golden = Path(test_workloads.__file__).parents[1] / "golden" / "vllm.yaml"
     fleet = plan.read_file(golden)
@@ -54,7 +54,7 @@ def test_an_unknown_flag_ends_a_release_whose_flags_are_known() -> None:
         parse(["--max-modle-len=1"], release="0.6.2")
 
 
-def test_and_is_only_reported_for_another_release() -> None:
+def test_unknown_flag_is_only_reported_for_another_release() -> None:
     assert parse(["--new-flag=1"], release="0.30.0").unknown == ("--new-flag=1",)
     assert parse(["--new-flag=1"], release="").unknown == ("--new-flag=1",)
 

@@ -120,7 +120,7 @@ def test_a_stream_has_the_same_tokens_in_parts(server: replica.Replica) -> None:
         ({"prompt": 1}, 400, "texts or lists"),
     ],
 )
-def test_what_vllm_refuses_is_refused(
+def test_requests_that_vllm_refuses_are_refused(
     server: replica.Replica, body: dict[str, Any], status: int, why: str
 ) -> None:
     answer = server.post("/v1/completions", body)
@@ -134,7 +134,7 @@ def test_other_paths_and_methods_are_not_there(server: replica.Replica) -> None:
     assert server.send(b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400 ")
 
 
-def test_the_metrics_count_what_was_served(tmp_path: Path) -> None:
+def test_metrics_count_served_requests(tmp_path: Path) -> None:
     with serving(tmp_path) as one:
         for _ in range(3):
             one.post("/v1/completions", {"prompt": "one two", "max_tokens": 5})
@@ -173,7 +173,7 @@ def test_more_requests_than_sequences_wait(tmp_path: Path) -> None:
         one.until(lambda: numbers() == (0, 0))
 
 
-def test_sigterm_lets_what_runs_finish_and_takes_nothing_new(tmp_path: Path) -> None:
+def test_sigterm_finishes_running_requests_and_accepts_no_new_ones(tmp_path: Path) -> None:
     with serving(tmp_path) as one:
         connection = stream(one, tokens=1000)
         answer = connection.getresponse()

@@ -22,7 +22,7 @@ def test_a_second_server_waits_for_the_download_of_the_first_and_finds_the_model
     assert "is in the cache" in next(phases(FLAGS, tmp_path)).text
 
 
-def test_where_a_server_ends_before_it_has_the_model_the_next_downloads_it(tmp_path: Path) -> None:
+def test_next_server_downloads_the_model_if_the_first_ends_early(tmp_path: Path) -> None:
     first, second = phases(FLAGS, tmp_path), phases(FLAGS, tmp_path)
     next(first)
     assert "another server" in next(second).text

@@ -45,7 +45,7 @@ def test_two_on_one_partition_make_half_each_and_one_on_another_is_not_slowed(
 
 
 @given(st.integers(1, 7))
-def test_together_they_make_what_one_would(
+def test_servers_together_match_the_rate_of_one(
     tmp_path_factory: pytest.TempPathFactory, servers: int
 ) -> None:
     found = made(tmp_path_factory.mktemp("turns"), ["MIG-1"] * servers, seconds=2)
@@ -60,5 +60,5 @@ def test_who_has_answered_leaves_its_part_to_the_others(tmp_path: Path) -> None:
         assert own_part(1.0, [one]) == 1.0
 
 
-def test_where_the_device_is_no_others_all_of_the_time_is_its_own() -> None:
+def test_server_alone_on_the_device_has_all_of_its_time() -> None:
     assert own_part(1.0, []) == 1.0

@@ -211,7 +211,7 @@ def test_without_prometheus_the_replicas_stay_though_a_server_is_not_ready(
 
 
 @ANOTHER_ABSENCE
-def test_where_prometheus_has_lost_the_servers_the_replicas_stay(
+def test_replicas_stay_if_prometheus_loses_the_servers(
     cluster: Any, monitor: dict[str, Any], prometheus: Prometheus
 ) -> None:
     four(cluster)

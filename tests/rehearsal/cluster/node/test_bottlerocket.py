@@ -87,7 +87,7 @@ def test_whole_gpus_have_mig_turned_off() -> None:
     assert (gpu.mig, gpu.instances) == (False, ())
 
 
-def test_of_a_profile_that_it_does_not_know_it_makes_one_instance() -> None:
+def test_unknown_profile_gives_one_instance() -> None:
     asked = {"device-partitioning-strategy": "mig", "mig": {"profile": {"a100.40gb": "4g.20gb"}}}
     (gpu,) = booted(state.new("A100-40", 1, "580.159.03", "seed"), settings_of(asked)).gpus
     assert gpu.profiles == ("7g.40gb",)

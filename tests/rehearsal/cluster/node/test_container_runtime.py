@@ -59,7 +59,7 @@ def test_who_asks_for_nothing_gets_nothing(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_image_from_before_the_variable_gets_all_gpus_unless_it_is_told_void(
+def test_legacy_image_gets_all_gpus_unless_the_variable_is_void(
     silicon: NodeSilicon, mode: Mode
 ) -> None:
     before = {"CUDA_VERSION": "9.0"}
@@ -168,9 +168,7 @@ def test_a_device_that_was_allocated_by_cdi_needs_no_runtime_class(
 @pytest.mark.parametrize(
     ("mode", "why"), [("legacy", "nvml error: driver not loaded"), ("cdi", "Driver Not Loaded")]
 )
-def test_before_the_driver_nvidias_runtime_creates_no_container_that_asks_for_gpus(
-    mode: Mode, why: str
-) -> None:
+def test_nvidias_runtime_refuses_gpu_containers_without_a_driver(mode: Mode, why: str) -> None:
     for privileged in (False, True):
         with pytest.raises(Refused, match=why):
             devices(_asks("all", privileged=privileged), None, mode)
@@ -178,7 +176,7 @@ def test_before_the_driver_nvidias_runtime_creates_no_container_that_asks_for_gp
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_before_the_driver_a_container_has_no_device_node_unless_it_mounts_the_hosts(
+def test_container_without_a_driver_has_only_mounted_device_nodes(
     mode: Mode,
 ) -> None:
     gke = Container(privileged=True, nvidia_runtime=False, env={})

@@ -101,7 +101,7 @@ sys.exit(7)
 """
 
 
-def test_what_a_program_can_see_of_itself_is_the_same(
+def test_forked_program_sees_the_same_process_attributes(
     make_node: Any, tmp_path: Path, starts: dict[str, Start]
 ) -> None:
     program = _archive(tmp_path / "code", {"__main__.py": _SELF, "helper.py": ""})
@@ -370,7 +370,7 @@ def test_they_end_with_the_process_that_started_them(make_node: Any, tmp_path: P
     os.close(descriptor)
 
 
-def test_where_the_server_has_gone_its_forks_are_killed_and_the_next_has_a_new_one(
+def test_forks_are_killed_with_their_server_and_the_next_fork_starts_one(
     make_node: Any,
 ) -> None:
     node, own = make_node(count=1), Forks({})

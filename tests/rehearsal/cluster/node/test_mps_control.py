@@ -95,12 +95,12 @@ def test_a_daemon_keeps_its_limits_until_it_quits(control: Control) -> None:
     assert control.ask("get_default_active_thread_percentage") == (0, "100.0\n")
 
 
-def test_of_one_directory_there_is_one_daemon(control: Control) -> None:
+def test_one_daemon_runs_per_directory(control: Control) -> None:
     control.ask("", "-d")
     assert control.ask("", "-d") == (1, "An instance of this daemon is already running\n")
 
 
-def test_what_the_stand_in_does_not_know_is_refused_by_name(control: Control) -> None:
+def test_unknown_command_is_refused_by_name(control: Control) -> None:
     control.ask("", "-d")
     code, text = control.ask("start_server -uid 0")
     assert code == 1

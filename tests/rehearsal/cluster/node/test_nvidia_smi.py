@@ -78,6 +78,6 @@ def test_without_a_device_it_fails_as_nvidias_own_does(
     assert text in said
 
 
-def test_what_is_not_simulated_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_options_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert nvidia_smi.main(["--gpu-reset"]) == 2
     assert "simulated: nvidia-smi --gpu-reset: only -L and [-i GPU] -c " in capsys.readouterr().err

@@ -182,7 +182,7 @@ def test_enumerating_gpu_instances_takes_monitor_config_or_sys_admin(
 
 
 @_root_only
-def test_whoever_cuts_with_privileges_sees_the_result_in_its_own_dev(
+def test_privileged_pod_sees_new_partitions_in_its_dev(
     nvml: Any, make_state: Any, container: Container
 ) -> None:
     path = make_state("H100-80", 1)

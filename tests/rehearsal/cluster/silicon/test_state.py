@@ -47,7 +47,7 @@ def test_profiles_that_fit_are_created_and_read_back_the_same(
 
 @settings(max_examples=examples(25), deadline=None)
 @given(_layouts())
-def test_c_reads_what_python_wrote_and_writes_the_same_back(
+def test_c_reads_and_writes_the_same_state_as_python(
     tmp_path_factory: pytest.TempPathFactory, bound: Any, layout: tuple[str, list[str]]
 ) -> None:
     key, names = layout

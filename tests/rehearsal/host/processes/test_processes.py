@@ -131,7 +131,7 @@ def test_one_name_is_one_process(environment: Path) -> None:
     assert refused.value.record == first
 
 
-def test_of_simultaneous_starts_one_succeeds(environment: Path) -> None:
+def test_only_one_of_simultaneous_starts_succeeds(environment: Path) -> None:
     def attempt(_: int) -> Recorded | None:
         try:
             return processes.start(environment, "contested", SLEEP)
@@ -296,7 +296,7 @@ def test_a_process_without_a_readable_record_is_found_by_its_marks(environment: 
         {"SLICEWRIGHT_REHEARSAL_PROCESS": "etcd"},
     ],
 )
-def test_what_is_not_of_this_environment_is_left_alone(
+def test_processes_of_other_environments_are_not_touched(
     environment: Path, marks: dict[str, str]
 ) -> None:
     env = {name: value.format(environment=environment) for name, value in marks.items()}

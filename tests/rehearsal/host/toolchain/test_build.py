@@ -255,7 +255,7 @@ def test_two_runs_at_once_build_once(bench: Any, write_script: Any, other: Any) 
     assert bench.builds() == 1
 
 
-def test_what_another_run_is_building_is_not_deleted(bench: Any, other: Any) -> None:
+def test_build_of_another_run_is_not_deleted(bench: Any, other: Any) -> None:
     (bench.bin / "slow").touch()
     run = other()
     started(bench)
@@ -373,7 +373,7 @@ def test_too_little_space_is_an_error_before_anything_is_built(
     assert (raised.value.exit_code, bench.builds()) == (3, 0)
 
 
-def test_what_go_has_cached_already_needs_no_more_space(
+def test_modules_in_gos_cache_need_no_more_space(
     bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk, "free", lambda _: 100_000_000)

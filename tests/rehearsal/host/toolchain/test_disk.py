@@ -26,9 +26,7 @@ def test_too_little_space_is_named_with_directory_sizes_and_remedy(
     )
 
 
-def test_what_is_needed_on_one_file_system_adds_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_needs_on_one_file_system_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "free", lambda _: 5_000_000_000)
     needed = {tmp_path / "a": 4e9, tmp_path / "b": 2e9}
     reason = disk.why_not_enough(needed, "building pulumi", REMEDY)

@@ -29,7 +29,7 @@ def test_every_tool_is_there_says_its_pinned_version_and_the_second_time_costs_n
     assert lines == []
 
 
-def test_so_is_every_tool_of_the_groups(whole_toolchain: Toolchain) -> None:
+def test_every_tool_of_the_groups_has_its_version(whole_toolchain: Toolchain) -> None:
     _require_versions(workload_tools.of(workload_tools.OF_TESTS), whole_toolchain)
 
 

@@ -35,7 +35,7 @@ def test_the_tools_fill_every_field_of_the_toolchain_once() -> None:
     assert {b.field for tool in TOOLS for b in tool.binaries} == always
 
 
-def test_what_only_some_rehearsals_need_is_not_asked_of_the_others() -> None:
+def test_optional_tools_are_not_required_by_other_rehearsals() -> None:
     assert all(not tool.group for tool in TOOLS)
     assert all(tool.group for tool in workload_tools.TOOLS)
     assert workload_tools.of(()) == ()

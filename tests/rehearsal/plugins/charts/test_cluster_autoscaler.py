@@ -63,6 +63,6 @@ def test_values_without_effect_are_refused(values: dict[str, Any], path: str, wo
     assert words in reason
 
 
-def test_another_version_is_refused_with_the_one_that_there_is() -> None:
+def test_other_version_is_refused_with_the_available_one() -> None:
     with pytest.raises(NoSuchChart, match=r"9\.59\.0"):
         find("cluster-autoscaler", repository=REPOSITORY, version="9.50.1")

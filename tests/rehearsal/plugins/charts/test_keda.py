@@ -103,7 +103,7 @@ def test_values_without_effect_are_refused(values: dict[str, Any], path: str, wo
     assert words in reason
 
 
-def test_another_version_is_refused_with_the_one_that_there_is() -> None:
+def test_other_version_is_refused_with_the_available_one() -> None:
     with pytest.raises(NoSuchChart, match=r"2\.21\.0"):
         find("keda", repository=REPOSITORY, version="2.14.0")
 

@@ -75,7 +75,7 @@ def test_a_program_has_its_own_arguments_variables_and_directory(programs: Progr
     assert programs.wrote() == "['a', 'b c'] x /h __main__ True b''"
 
 
-def test_its_output_goes_where_its_hosts_goes(
+def test_programs_output_goes_to_its_hosts_streams(
     programs: Programs, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert programs.run("import sys; print('said'); print('warned', file=sys.stderr)") == 0
@@ -124,7 +124,7 @@ def test_changed_source_is_seen_and_nothing_of_an_earlier_program(programs: Prog
     assert programs.wrote() == "another None"
 
 
-def test_what_a_program_imports_of_site_packages_is_imported_for_the_next(
+def test_site_packages_imports_of_a_program_are_preloaded_for_the_next(
     programs: Programs,
 ) -> None:
     (programs.directory / "own.py").write_text("")
@@ -170,7 +170,7 @@ def toy(programs: Programs, *arguments: str) -> str:
     return programs.wrote()
 
 
-def test_what_a_program_imports_of_the_project_is_imported_for_the_next(
+def test_project_imports_of_a_program_are_preloaded_for_the_next(
     checkout: Programs,
 ) -> None:
     assert [toy(checkout) for _ in range(3)] == ["False 1", "True 1", "True 1"]
@@ -264,7 +264,7 @@ def test_nothing_outlives_the_server(tmp_path: Path) -> None:
     assert running.wait(180) == -signal.SIGKILL
 
 
-def test_what_would_import_something_else_gets_a_process_of_its_own(programs: Programs) -> None:
+def test_program_with_another_import_path_runs_in_a_separate_process(programs: Programs) -> None:
     assert programs.start("pass", more={"PYTHONPATH": "/elsewhere"}) is None
     assert programs.start("pass", python="/opt/other/bin/python") is None
     assert programs.start("pass", more={VARIABLE: "/no/such/socket"}) is None

@@ -71,7 +71,7 @@ def test_assets_pass_through() -> None:
     assert decode(_struct({"a": asset})) == {"a": asset}
 
 
-def test_what_is_encoded_is_decoded_again() -> None:
+def test_encoded_values_are_decoded_again() -> None:
     value = {
         "none": None,
         "list": [1, {"a": Secret([UNKNOWN])}],

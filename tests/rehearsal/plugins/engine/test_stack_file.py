@@ -266,6 +266,8 @@ def test_every_structure_is_read_as_the_engine_reads_it_or_refused(
 
 
 @pytest.mark.parametrize("value", ["{a: 1, a: 2}", "{<<: 5}", "{<<: {a: 1}, <<: {b: 1}}", ".inf"])
-def test_what_the_engine_refuses_is_refused(handed_over: Any, tmp_path: Path, value: str) -> None:
+def test_stack_files_that_the_engine_refuses_are_refused(
+    handed_over: Any, tmp_path: Path, value: str
+) -> None:
     assert handed_over(_file({"v": value})) is None
     assert _is_refused(tmp_path, value)

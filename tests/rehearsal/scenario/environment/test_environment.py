@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("home")
-def test_the_stand_in_serves_where_no_official_plugin_is_installed(
+def test_stand_in_serves_if_no_official_plugin_is_installed(
     tools: Toolchain, tmp_path: Path
 ) -> None:
     environment = environments.create(tmp_path / "E", tools)
@@ -93,7 +93,7 @@ def test_the_newest_installed_official_kubernetes_plugin_takes_its_place(
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_pulumis_own_gcp_and_aws_run_where_they_are_asked_for(
+def test_official_gcp_and_aws_plugins_run_if_requested(
     tools: Toolchain, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, asked: bool
 ) -> None:
     versions = {"gcp": ["10.9.0", "10.10.0"], "aws": ["7.51.1"]}
@@ -235,7 +235,7 @@ def test_a_cloud_that_does_not_run_is_named(tmp_path: Path) -> None:
         ("destroy --force", "slicewright rehearse destroy --force --stack gke-h100"),
     ],
 )
-def test_commands_to_type_are_those_of_make_where_make_keeps_environments(
+def test_printed_commands_use_make_in_makes_environments(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, action: str, typed: str
 ) -> None:
     environment = Environment(PROJECT / ".rehearsal" / "gke-h100")
@@ -254,7 +254,7 @@ def test_a_rehearsals_shell_and_engine_never_see_a_kubeconfig_of_the_users_own(
     assert f"export KUBECONFIG={own}" in environment.exports().splitlines()
 
 
-def test_in_a_shell_the_users_context_comes_before_that_of_the_simulated_cloud(
+def test_users_context_precedes_the_simulated_clouds_in_a_shell(
     tmp_path: Path, tools: Toolchain
 ) -> None:
     environment = environments.create(tmp_path / "existing-a100-t4", tools)

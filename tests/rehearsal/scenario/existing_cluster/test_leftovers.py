@@ -27,7 +27,7 @@ LOOKED = f"{OF_A}gfd.timestamp] was '1', is '2'"
         "configmaps/ours/prometheus-a-rulefiles-0: metadata.uid was 'u-1', is 'u-2'",
     ],
 )
-def test_what_the_operator_leaves(difference: str) -> None:
+def test_operators_leftovers_are_explained(difference: str) -> None:
     assert of_uninstalled((difference,)) == {difference}
 
 
@@ -49,7 +49,7 @@ def test_what_the_operator_leaves(difference: str) -> None:
         "runtimeclasses.node.k8s.io/nvidia is new",
     ],
 )
-def test_what_the_operator_does_not_leave(difference: str) -> None:
+def test_other_leftovers_are_not_explained(difference: str) -> None:
     assert of_uninstalled((difference,)) == set()
 
 

@@ -67,7 +67,7 @@ def test_starting_it_again_changes_nothing(environment: Environment) -> None:
     assert existing_cluster.differences(environment) == NONE
 
 
-def test_what_stays_in_it_is_listed(
+def test_remaining_objects_are_listed(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(making, "_SETTLED_S", 0)
@@ -85,7 +85,7 @@ def test_what_stays_in_it_is_listed(
     )
 
 
-def test_what_is_being_deleted_is_waited_for(
+def test_objects_being_deleted_are_waited_for(
     environment: Environment, fleet: ExistingFleetPlan
 ) -> None:
     """The API server keeps a namespace until its objects are gone."""

@@ -35,7 +35,7 @@ def of(**pool: Any) -> list[dict[str, Any]]:
     return [n for n in node_objects(fleet) if machine.ANNOTATION in n["metadata"]["annotations"]]
 
 
-def test_there_is_one_node_of_each_pool_and_two_without_gpus(
+def test_cluster_has_one_node_per_pool_and_two_without_gpus(
     s4: Mapping[str, dict[str, Any]],
 ) -> None:
     assert sorted(s4) == ["a100-40gb-1", "system-1", "system-2", "tesla-t4-1"]
@@ -59,7 +59,7 @@ def test_a_node_has_the_labels_that_its_pool_selects_by() -> None:
     assert POOL_LABEL not in node["metadata"]["labels"]
 
 
-def test_there_are_as_many_nodes_and_gpus_as_the_pool_asks_for() -> None:
+def test_cluster_has_the_nodes_and_gpus_of_the_pool() -> None:
     nodes = of(nodes={"count": 3}, gpu={"model": "A100-80", "count": 8})
     read = [machine.read(n["metadata"]["annotations"][machine.ANNOTATION]) for n in nodes]
     assert [(m.gpu_model, m.gpu_count) for m in read] == [("A100-80", 8)] * 3

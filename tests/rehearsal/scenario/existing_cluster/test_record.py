@@ -78,7 +78,7 @@ def test_the_same_cluster_has_no_differences(cluster: Cluster) -> None:
     assert changes(cluster) == ()
 
 
-def test_what_components_write_by_themselves_is_no_difference(cluster: Cluster) -> None:
+def test_writes_of_components_are_no_difference(cluster: Cluster) -> None:
     cluster.node["metadata"] |= {"resourceVersion": "8", "managedFields": [], "generation": 3}
     cluster.node["status"]["capacity"]["nvidia.com/gpu"] = "0"
     cluster.leases[0]["spec"]["renewTime"] = "later"
@@ -120,7 +120,7 @@ def test_an_object_that_was_made_again_is_not_the_same(cluster: Cluster) -> None
     assert changes(cluster) == ("configmaps/default/mine: metadata.uid was 'u2', is 'u9'",)
 
 
-def test_a_field_that_is_gone_is_named_with_what_it_was(cluster: Cluster) -> None:
+def test_missing_field_is_named_with_its_old_value(cluster: Cluster) -> None:
     del cluster.kinds["configmaps"][0]["data"]["a"]  # type: ignore[index]
     assert changes(cluster) == ("configmaps/default/mine: data.a is gone; it was '1'",)
 
@@ -166,7 +166,7 @@ def test_a_cluster_has_settled_once_all_kinds_are_listed_twice_alike(
     assert starting.lists == 5
 
 
-def test_what_cannot_be_listed_in_time_or_for_another_reason_is_an_error(
+def test_kind_that_cannot_be_listed_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(record, "_EVERY_S", 0.0)

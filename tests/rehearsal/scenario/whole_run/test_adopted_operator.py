@@ -109,7 +109,7 @@ def test_an_operator_that_would_not_serve_the_pools_fails_up_before_any_pool(
     assert client.get(POLICY)["spec"]["mig"]["strategy"] == "single", "it was only read"
 
 
-def test_with_the_command_of_the_message_up_succeeds(
+def test_up_succeeds_after_the_command_of_the_message(
     refused: Outcome, client: Client, engine: Engine
 ) -> None:
     command = existing_cluster.command_in(refused.output)
@@ -178,7 +178,7 @@ def test_mig_is_off_and_the_operators_pods_start_again(client: Client) -> None:
     assert labels(client, A100)[names.MIG_STATE_LABEL] == "success"
 
 
-def test_with_its_settings_of_before_the_cluster_is_as_it_was_object_by_object(
+def test_cluster_is_unchanged_after_the_operators_settings_are_restored(
     client: Client, before: Mapping[str, Any]
 ) -> None:
     """But for the pods of the operator itself, which are others since its settings changed, what

@@ -207,7 +207,7 @@ def load(run: Run) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_it_is_made_with_one_replica_and_keda_has_made_its_autoscaler(run: Run) -> None:  # S4-45
+def test_workload_starts_with_one_replica_and_kedas_autoscaler(run: Run) -> None:  # S4-45
     assert (run.wanted(), run.ready()) == (1, 1)
     made = run.client.get(AUTOSCALER)["spec"]
     assert (made["minReplicas"], made["maxReplicas"]) == (1, 7)

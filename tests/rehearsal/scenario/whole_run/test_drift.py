@@ -114,7 +114,7 @@ def test_a_fleet_that_was_just_made_has_no_drift(fleet: Fleet) -> None:
     assert looked.code == VERIFIED
 
 
-def test_what_changed_in_file_cloud_and_operator_is_found_and_healed(fleet: Fleet) -> None:
+def test_drift_in_file_cloud_and_operator_is_found_and_repaired(fleet: Fleet) -> None:
     stack_file = fleet.environment.stack_file("eks-a100")
     with edited_fleet(stack_file) as declared:
         (pool,) = declared["node_pools"]

@@ -156,7 +156,7 @@ def replicas(client: Client) -> tuple[int, int]:
     return found["spec"]["replicas"], found["status"].get("readyReplicas", 0)
 
 
-def test_the_chart_runs_it_on_the_system_pool_and_there_is_no_server_and_no_node(
+def test_autoscaler_runs_on_the_system_pool_without_servers_and_gpu_nodes(
     client: Client,
 ) -> None:
     (pod,) = client.get(
@@ -199,7 +199,7 @@ def test_the_next_up_keeps_the_node_and_the_replica(client: Client, engine: Engi
     assert replicas(client) == (1, 1)
 
 
-def test_without_requests_the_server_goes_and_then_the_node(
+def test_server_and_then_node_are_removed_without_requests(
     client: Client, gateway: Callable[[int], None]
 ) -> None:
     gateway(0)

@@ -138,7 +138,7 @@ def client(engine: Engine, eager: Any, pushed: Pushed) -> Client:
     return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
 
 
-def test_what_was_pushed_is_reported_and_judged_before_anything_is_made(pushed: Pushed) -> None:
+def test_pushed_commit_is_reported_and_checked_before_up(pushed: Pushed) -> None:
     assert pushed.report.code == 0, pushed.report.output
     assert pushed.text.startswith("<!-- slicewright preview-report eks-a100 -->")
     assert "demo-gpu-workers" in pushed.text
@@ -163,7 +163,7 @@ def test_every_node_is_proven_and_released(client: Client) -> None:
     assert [dict(gpu["instances"]) for gpu in node.gpus] == [{"1g.5gb": 7}] * 8
 
 
-def test_the_time_sliced_pool_offers_what_was_declared(client: Client) -> None:
+def test_time_sliced_pool_offers_the_declared_replicas(client: Client) -> None:
     assert _allocatable(client, "shared") == {"nvidia.com/gpu": "4"}
 
 
@@ -239,9 +239,7 @@ def told(client: Client, pods: set[str]) -> dict[str, str]:
         time.sleep(0.5)
 
 
-def test_each_of_the_56_pods_is_reported_with_a_partition_of_its_own(
-    client: Client, engine: Engine
-) -> None:
+def test_each_of_the_56_pods_is_reported_with_its_partition(client: Client, engine: Engine) -> None:
     pods = client.get(f"/api/v1/namespaces/{EKS_A100.namespace}/pods")["items"]
     bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
     assert len(bound) == 56
@@ -256,7 +254,7 @@ def test_each_of_the_56_pods_is_reported_with_a_partition_of_its_own(
     assert sorted(told(client, bound).values()) == sorted(partitions)
 
 
-def test_of_pods_that_are_gone_none_is_reported(client: Client) -> None:
+def test_deleted_pods_are_not_reported(client: Client) -> None:
     walkthrough.delete(client, EKS_A100)
     assert told(client, set()) == {}
 
@@ -420,9 +418,7 @@ def test_its_agent_reports_that_the_change_waits_and_advises_no_repair(held: Hel
     assert "mig-manager" not in held.report["message"]
 
 
-def test_a_sharing_change_restarts_what_reads_the_sharing_and_nothing_else(
-    held: Held, client: Client
-) -> None:
+def test_sharing_change_restarts_only_the_readers_of_its_config(held: Held, client: Client) -> None:
     """Not mig-manager, toolkit, validator or exporter, and no pod that uses a GPU. The agents'
     pods are new where what they verify is.
     """
@@ -457,7 +453,7 @@ def _allocatable(client: Client, pool: str = "demo-gpu-workers") -> dict[str, st
 BALANCED = {"nvidia.com/mig-1g.5gb": 16, "nvidia.com/mig-2g.10gb": 8, "nvidia.com/mig-3g.20gb": 8}
 
 
-def test_then_it_has_the_new_one(client: Client) -> None:  # S1-37, -38
+def test_changed_node_has_the_new_layout_and_is_in_service(client: Client) -> None:  # S1-37, -38
     assert _allocatable(client) == {name: str(count) for name, count in BALANCED.items()}
     node = _node(client)
     assert node["metadata"]["labels"]["nvidia.com/mig.config.state"] == "success"
@@ -465,7 +461,7 @@ def test_then_it_has_the_new_one(client: Client) -> None:  # S1-37, -38
     assert not node["spec"].get("unschedulable"), "back in service"
 
 
-def test_of_twenty_pods_of_each_size_as_many_are_bound_as_there_are_partitions(
+def test_bound_pods_of_each_size_equal_its_partitions(
     client: Client,
 ) -> None:
     """S1-39, -40"""
@@ -601,7 +597,7 @@ def test_one_in_the_middle_is_undone_too_though_mig_manager_is_at_work(
     assert _allocatable(client) == SMALL
 
 
-def test_up_says_what_is_undone_and_changes_nothing(client: Client, engine: Engine) -> None:
+def test_up_reports_an_undone_rollout_and_changes_nothing(client: Client, engine: Engine) -> None:
     up = engine.up()
     assert up.code != 0
     assert "RolloutUndone" in up.output
@@ -610,7 +606,7 @@ def test_up_says_what_is_undone_and_changes_nothing(client: Client, engine: Engi
     assert _allocatable(client) == SMALL
 
 
-def test_with_the_old_layout_in_the_stack_file_up_succeeds_and_no_node_changes(
+def test_up_with_the_old_layout_succeeds_and_changes_no_node(
     client: Client, engine: Engine
 ) -> None:
     before = _node(client)["metadata"]["labels"]["nvidia.com/mig.config"]
@@ -647,7 +643,7 @@ def _layout(client: Client) -> str:
     return str(labels["nvidia.com/mig.config"])
 
 
-def test_with_strategy_single_the_same_56_partitions_are_gpus_by_name(
+def test_strategy_single_offers_the_56_partitions_as_gpus(
     client: Client, engine: Engine
 ) -> None:  # S1-24
     _bring_up(engine, "single")
@@ -661,7 +657,7 @@ def test_with_strategy_single_the_same_56_partitions_are_gpus_by_name(
 
 
 @pytest.mark.long("a layout that has changed: tests/rehearsal/scenario/whole_run/test_eks_fleet.py")
-def test_then_an_own_layout_that_mig_manager_has_known_from_the_start(
+def test_custom_layout_needs_no_restart_of_mig_manager(
     client: Client, engine: Engine
 ) -> None:  # S1-34
     before = _mig_manager(client)
@@ -673,7 +669,7 @@ def test_then_an_own_layout_that_mig_manager_has_known_from_the_start(
 
 
 @pytest.mark.long("a layout that has changed: tests/rehearsal/scenario/whole_run/test_eks_fleet.py")
-def test_then_one_by_gpu_index_and_from_that_to_another(client: Client, engine: Engine) -> None:
+def test_layouts_by_gpu_index_replace_one_another(client: Client, engine: Engine) -> None:
     """mig-manager's ConfigMap has such a layout only while the stack file does: `previous` keeps
     the one of before until every node has changed.
     """
@@ -719,7 +715,7 @@ def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engin
     inside.delete(client, path)
 
 
-def test_where_all_pools_share_alike_by_mps_each_gpu_is_offered_four_times(
+def test_mps_on_all_pools_offers_each_gpu_four_times(
     client: Client, engine: Engine
 ) -> None:  # S4-57
     """With whole GPUs; and strategy mixed excludes MPS."""
@@ -738,7 +734,7 @@ def test_where_all_pools_share_alike_by_mps_each_gpu_is_offered_four_times(
     )
 
 
-def test_of_five_pods_on_the_a10g_four_run_as_clients_of_nvidias_daemon(
+def test_four_of_five_pods_on_the_a10g_run_as_clients_of_nvidias_daemon(
     client: Client,
 ) -> None:
     script = "echo $CUDA_MPS_PIPE_DIRECTORY has $(cd $CUDA_MPS_PIPE_DIRECTORY; ls -d control)"
@@ -789,7 +785,7 @@ def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
     assert list(environment.root.glob("clusters/*")) == []
 
 
-def test_the_rights_that_are_listed_are_those_that_were_used(engine: Engine) -> None:
+def test_listed_rights_equal_the_used_ones(engine: Engine) -> None:
     """`slicewright rights`; after `destroy`, so that the log has the whole life of the stack. The
     sweep has rights of its own.
     """

@@ -145,7 +145,7 @@ def test_the_agent_ended_by_itself_once_per_event(
         (DURING_H100, ["PartitioningUnderWay", "DeviceNodesOutdated"]),
     ],
 )
-def test_the_agent_said_which_situation_it_was_in(
+def test_agent_reported_the_situation(
     up: Outcome, conductor: Conductor, order: str, reasons: list[str]
 ) -> None:
     check_said(conductor, order, reasons)

@@ -239,9 +239,7 @@ def test_doctor_names_the_clouds_own_device_plugin_with_the_command_that_removes
     assert "nodes of pool" in said
 
 
-def test_with_mig_off_one_pod_runs_and_the_other_has_no_place(
-    client: Client, engine: Engine
-) -> None:  # S4-21
+def test_only_one_of_two_pods_runs_with_mig_off(client: Client, engine: Engine) -> None:  # S4-21
     bring_up(engine, strategy="mixed")
     assert offered(client, A100) == {"nvidia.com/gpu": "1"}
     assert offered(client, T4) == {"nvidia.com/gpu": "14"}
@@ -252,7 +250,7 @@ def test_with_mig_off_one_pod_runs_and_the_other_has_no_place(
     delete_pods(client, "whole")
 
 
-def test_cut_in_7_with_strategy_single_7_of_8_pods_run_each_on_a_partition_of_its_own(
+def test_seven_of_eight_pods_run_on_7_partitions_with_strategy_single(
     client: Client, engine: Engine
 ) -> None:  # S4-12, S4-22, S4-23
     bring_up(engine, strategy="single", partition={"mode": "operator", "config": "all-1g.5gb"})
@@ -307,7 +305,7 @@ def test_both_from_one_config_map_with_a_key_per_pool(shared: Client) -> None:  
         assert labels(shared, pool)["nvidia.com/device-plugin.config"] == pool
 
 
-def test_the_labels_say_what_is_shared_and_how_often(shared: Client) -> None:  # S4-56, S4-61
+def test_labels_have_the_shared_resource_and_its_replicas(shared: Client) -> None:  # S4-56, S4-61
     t4 = {
         "nvidia.com/gpu.product": "Tesla-T4-SHARED",
         "nvidia.com/gpu.replicas": "14",
@@ -326,7 +324,7 @@ def test_the_labels_say_what_is_shared_and_how_often(shared: Client) -> None:  #
             time.sleep(0.2)
 
 
-def test_the_agent_sees_the_devices_themselves_and_what_is_shared(shared: Client) -> None:
+def test_agent_sees_both_devices_and_shared_replicas(shared: Client) -> None:
     """4 partitions and not 8 + 3 + 4: a replica is no device."""
     by_pool = {node.pool: node for node in proof.read_fleet(shared)}
     assert by_pool[A100].found() == Counter({"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1})
@@ -362,7 +360,7 @@ def test_the_ninth_finds_no_place(shared: Client) -> None:
     walkthrough.delete(shared, EXISTING_A100_T4)
 
 
-def test_4_pods_run_on_the_t4_as_it_is_labelled(shared: Client) -> None:  # S4-56
+def test_four_pods_run_on_the_labelled_t4(shared: Client) -> None:  # S4-56
     run_pods(shared, "t4", 4, "nvidia.com/gpu", **{PRODUCT: "Tesla-T4-SHARED"})
     pods = wait_for_ready(shared, "t4", 4)
     seen = {uuid for pod in pods for uuid in seen_by(shared, pod, what="GPU")}
@@ -503,7 +501,7 @@ def test_a_node_that_joins_later_is_held_by_the_api_server_until_it_is_verified(
     shared.delete(path)
 
 
-def test_destroy_leaves_the_cluster_as_it_was(client: Client, engine: Engine) -> None:
+def test_destroy_restores_the_cluster(client: Client, engine: Engine) -> None:
     """But for what NVIDIA's chart leaves, and the layout that stays on the A100; and not while
     somebody else has anything in a namespace that goes.
     """

@@ -84,7 +84,7 @@ def made(client: Client, kind: str) -> list[dict[str, Any]]:
     return list(client.get(f"{OPERATED}/{kind}")["items"])
 
 
-def test_it_measures_agents_and_controller_by_monitors_with_its_own_labels(
+def test_existing_prometheus_scrapes_monitors_with_its_labels(
     engine: Engine, client: Client
 ) -> None:
     prometheus = client.get(f"{OPERATED}/prometheuses/{NAME}")

@@ -358,9 +358,7 @@ def is_undone(fleet: Fleet) -> bool:
     )
 
 
-def test_without_the_taint_a_pod_gets_a_whole_gpu_and_with_it_none_does(
-    fleet: Fleet, watcher: Watcher
-) -> None:
+def test_pod_gets_a_whole_gpu_only_without_the_taint(fleet: Fleet, watcher: Watcher) -> None:
     """NVIDIA/gpu-operator #2670: the device plugin advertises whole GPUs before mig-manager has
     partitioned them. While the pool's rollout is paused, nothing else keeps the pod away.
     """

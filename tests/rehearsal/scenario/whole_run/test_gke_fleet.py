@@ -176,7 +176,7 @@ def test_a_typo_in_the_stack_file_fails_before_any_resource(
     assert environment.inventory() == {}
 
 
-def test_what_was_pushed_is_reported_and_judged_before_anything_is_made(pushed: Pushed) -> None:
+def test_pushed_commit_is_reported_and_checked_before_up(pushed: Pushed) -> None:
     assert pushed.report.code == 0, pushed.report.output
     assert pushed.text.startswith("<!-- slicewright preview-report gke-h100 -->")
     assert POOL in pushed.text
@@ -206,7 +206,7 @@ def test_up_fails_at_once_and_does_not_wait_for_its_timeout(
     assert "Traceback" not in failed.output
 
 
-def test_its_last_lines_name_the_node_the_gpu_what_was_wanted_and_what_was_found(
+def test_last_lines_name_node_gpu_wanted_and_actual_layout(
     failed: Outcome, environment: Environment
 ) -> None:
     """Only what to do follows, then the engine's own counts."""
@@ -242,7 +242,7 @@ def test_the_next_up_fails_again_without_a_refresh(failed: Outcome, engine: Engi
     assert _says_what_is_wrong(outcome.output), outcome.output
 
 
-def test_and_with_a_refresh_between(failed: Outcome, engine: Engine) -> None:
+def test_up_still_fails_after_a_refresh(failed: Outcome, engine: Engine) -> None:
     assert engine.refresh().code == 0
     outcome = engine.up()
     assert outcome.code != 0
@@ -299,7 +299,7 @@ def test_a_refresh_finds_no_drift(run: Run) -> None:
     assert outcome.code == 0, outcome.output
 
 
-def test_the_node_carries_what_the_walkthrough_asks_for(run: Run) -> None:
+def test_node_has_the_labels_and_taints_of_the_walkthrough(run: Run) -> None:
     node = _node(run.environment)
     labels, taints = (
         node["metadata"]["labels"],
@@ -338,7 +338,7 @@ def test_a_running_pod_sees_its_one_partition_and_no_other(run: Run) -> None:
 
 
 @pytest.mark.long("a pool with too few nodes: tests/infra/program/test_program.py")
-def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run) -> None:
+def test_preview_and_up_agree_on_a_deleted_node(run: Run) -> None:
     """`up` waits for a pool only where it changes it. The Node comes back with its machine."""
     name = _node(run.environment)["metadata"]["name"]
     pool = f"{GPU_POOLS}/{POOL}"
@@ -379,7 +379,7 @@ def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> Non
 @pytest.mark.long(
     "the report on such a preview: tests/slicewright/test_preview_report_on_engine.py"
 )
-def test_a_preview_that_replaces_the_pool_says_so_and_the_report_names_its_pods(
+def test_preview_and_report_warn_of_a_replaced_pool_and_its_pods(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Another partition size of GKE's is another node pool."""
@@ -514,7 +514,7 @@ def test_logs_of_the_agent_can_be_read_through_the_api_server(run: Run) -> None:
     assert run.client.text(f"/api/v1/namespaces/slicewright-system/pods/{agents[0]}/log").strip()
 
 
-def test_neither_state_nor_logs_hold_a_key_or_a_token(run: Run) -> None:
+def test_state_and_logs_contain_no_key_or_token(run: Run) -> None:
     state = "\n".join(
         p.read_text() for p in (run.environment.root / "pulumi" / "state").rglob("*.json")
     )
@@ -556,7 +556,7 @@ def test_destroy_leaves_nothing(run: Run, confined: Path) -> None:
     assert left == [], "files outside the environment's directory"
 
 
-def test_the_rights_that_are_listed_are_those_that_were_used(run: Run) -> None:
+def test_listed_rights_equal_the_used_ones(run: Run) -> None:
     """`slicewright rights`; after `destroy`, so that the log has the whole life of the stack. The
     sweep has rights of its own.
     """

@@ -86,7 +86,7 @@ def _assert_it_ends_everything(
     assert marked(directory / "gke-h100") == []
 
 
-def test_on_sigterm_it_ends_everything_as_on_ctrl_c(
+def test_sigterm_ends_everything_like_ctrl_c(
     command: Callable[[Path], subprocess.Popen[str]], confined: Path
 ) -> None:
     process = command(confined / "told")
@@ -97,7 +97,7 @@ def test_on_sigterm_it_ends_everything_as_on_ctrl_c(
 @pytest.mark.long(
     "a run that ends on SIGTERM: tests/rehearsal/scenario/whole_run/test_interrupted.py"
 )
-def test_a_run_interrupted_in_the_middle_of_up_stands_in_the_way_of_no_other(
+def test_run_interrupted_during_up_does_not_block_the_next(
     command: Callable[[Path], subprocess.Popen[str]],
     make_environment: Callable[[str], Environment],
     confined: Path,
@@ -127,7 +127,7 @@ def test_a_run_interrupted_in_the_middle_of_up_stands_in_the_way_of_no_other(
     assert beside.up("--expect-no-changes").code == 0
 
 
-def test_what_a_killed_run_left_is_found_and_ended_by_a_later_one(
+def test_later_run_ends_the_processes_of_a_killed_run(
     command: Callable[[Path], subprocess.Popen[str]], confined: Path
 ) -> None:
     directory = confined / "killed"

@@ -206,7 +206,7 @@ def test_a_second_up_reports_no_changes(client: Client, engine: Engine) -> None:
     assert again.code == 0, again.output
 
 
-def test_nor_does_one_that_reads_everything_first(client: Client, engine: Engine) -> None:
+def test_up_with_refresh_changes_nothing(client: Client, engine: Engine) -> None:
     again = engine.up("--refresh", "--expect-no-changes")
     assert again.code == 0, again.output
 

@@ -49,7 +49,7 @@ def status(engine: Engine) -> str:
     return asked.stdout + asked.stderr
 
 
-def test_up_says_what_the_registry_answers_and_goes_on_when_it_serves(engine: Engine) -> None:
+def test_up_shows_the_registrys_answer_and_continues_when_it_serves(engine: Engine) -> None:
     environment = engine.environment
     faults.inject(environment, Registry(registry=REGISTRY, answer="too-many-requests"))
     with ThreadPoolExecutor(max_workers=1) as beside:

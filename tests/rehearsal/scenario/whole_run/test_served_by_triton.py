@@ -111,7 +111,7 @@ def at_the_same_time(jobs: list[Callable[[], object]]) -> None:
     assert not any(one.is_alive() for one in threads)
 
 
-def test_the_share_that_the_stack_file_names_is_filled_and_said_to_be_simulated(run: Run) -> None:
+def test_model_share_is_filled_and_labelled_simulated(run: Run) -> None:
     (line,) = run.said
     assert line.startswith("simulated: ")
     assert "10.222.1.60:/shares/models" in line
@@ -178,7 +178,7 @@ def test_each_service_leads_to_all_of_its_servers_by_three_ports(run: Run) -> No
         until(all_asked, "every server is asked")
 
 
-def test_each_has_tritons_own_metrics_of_what_it_was_asked_itself(run: Run) -> None:  # S4-30
+def test_each_server_exports_tritons_metrics_of_its_requests(run: Run) -> None:  # S4-30
     addresses = run.addresses(PARTITIONS)
 
     def successes() -> list[float]:
@@ -219,7 +219,7 @@ def test_a_request_takes_a_seventh_of_the_gpu_seven_times_as_long_as_the_whole(r
         assert kserve.metric(address, name) - before >= least_s * 1e6
 
 
-def test_explicit_control_loads_what_is_named_and_the_rest_on_request(run: Run) -> None:
+def test_explicit_control_loads_named_models_and_others_on_request(run: Run) -> None:
     address = run.addresses(T4)[0]
     for pod in run.pods(T4):
         (container,) = pod["spec"]["containers"]

@@ -131,7 +131,7 @@ def restarts(pod: dict[str, Any]) -> int:
     return sum(one["restartCount"] for one in pod["status"].get("containerStatuses") or ())
 
 
-def test_the_secret_that_the_stack_file_names_is_made_and_said_to_be_simulated(run: Run) -> None:
+def test_secret_of_the_stack_file_is_created_and_labelled_simulated(run: Run) -> None:
     (line,) = (one for one in run.said if "Secret" in one)
     assert line.startswith("simulated: Secret ai/llm (api-key, hf-token)")
 
@@ -149,7 +149,7 @@ def test_sixteen_servers_are_ready_without_a_restart(run: Run) -> None:  # S0-36
     assert {restarts(pod) for pod in pods} == {0}
 
 
-def test_each_has_a_partition_of_its_own(run: Run) -> None:  # S0-35, -43, -49
+def test_each_server_has_its_own_partition(run: Run) -> None:  # S0-35, -43, -49
     used = [version(pod)["devices"] for pod in run.pods()]
     assert {len(one) for one in used} == {1}
     assert len({one["uuid"] for (one,) in used}) == 16
@@ -166,7 +166,7 @@ def test_kubectl_exec_lists_that_one_device_and_no_other(run: Run) -> None:  # S
     assert len(listed.splitlines()) == 2
 
 
-def test_what_the_stack_file_says_reached_vllms_command_line(run: Run) -> None:
+def test_vllms_command_line_has_the_settings_of_the_stack_file(run: Run) -> None:
     """S0-39, -41, -42, -44, -45: the stand-in refuses what vLLM would."""
     for pod in run.pods():
         (container,) = pod["spec"]["containers"]
@@ -209,7 +209,7 @@ def test_all_sixteen_answer_under_load_by_the_address_of_their_service(run: Run)
     assert len({one.device for one in answers}) == 16
 
 
-def test_load_tells_what_each_partition_carries(
+def test_load_reports_figures_of_each_partition(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # S0-55
     """Of all sixteen: by how many tokens they differ is the simulation's."""
@@ -239,7 +239,7 @@ def test_load_tells_what_each_partition_carries(
     assert whole["inter_token_ms"]["p50"] > 0
 
 
-def test_gkes_managed_collection_is_told_of_agents_controller_and_servers(run: Run) -> None:
+def test_managed_collection_has_monitors_of_agents_controller_and_servers(run: Run) -> None:
     """By Google's own definitions; nothing is collected here."""
     found = run.client.get(f"{COLLECTION}/podmonitorings")["items"]
     monitors = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in found}

@@ -468,9 +468,7 @@ def told(clouds_over_http: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.mark.parametrize(("service", "operation"), _simulated())
-def test_botocore_reads_the_answer_as_it_was_meant(
-    told: Told, service: str, operation: str
-) -> None:
+def test_botocore_reads_the_intended_answer(told: Told, service: str, operation: str) -> None:
     """An operation that is simulated and not called here fails: give it a call above."""
     called = (service, operation) in told.answers
     assert called, "simulated, and not called above"

@@ -99,7 +99,7 @@ def test_modelled_errors_are_raised_as_their_own_exceptions(over: OverHttp) -> N
 
 
 @pytest.mark.parametrize(("service", "operation", "parameters"), NOT_SIMULATED)
-def test_what_is_not_simulated_is_said_so_in_words(
+def test_refusal_names_the_unsupported_request(
     over: OverHttp, service: str, operation: str, parameters: dict[str, Any]
 ) -> None:
     code, message, status = refused(over.client(service), operation, **parameters)

@@ -116,7 +116,7 @@ def carried(shape: Any, value: Any) -> Any:
 @pytest.mark.parametrize("service", SERVICES.values())
 @FEW
 @given(data=st.data())
-def test_what_botocore_sends_is_read_as_it_was_meant(service: str, data: st.DataObject) -> None:
+def test_request_of_botocore_is_read_correctly(service: str, data: st.DataObject) -> None:
     model = model_of(service)
     protocol = model.metadata["protocol"]
     operation = model.operation_model(data.draw(st.sampled_from(single_answers(model))))
@@ -146,9 +146,7 @@ def test_what_botocore_sends_is_read_as_it_was_meant(service: str, data: st.Data
 @pytest.mark.parametrize("service", SERVICES.values())
 @FEW
 @given(data=st.data())
-def test_what_is_answered_is_read_by_botocore_as_it_was_meant(
-    service: str, data: st.DataObject
-) -> None:
+def test_botocore_reads_the_answer_correctly(service: str, data: st.DataObject) -> None:
     model = model_of(service)
     protocol = model.metadata["protocol"]
     operation = model.operation_model(data.draw(st.sampled_from(single_answers(model))))

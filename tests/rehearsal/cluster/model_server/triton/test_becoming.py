@@ -31,7 +31,7 @@ def test_the_pods_arguments_stay_and_it_serves_at_the_pods_address() -> None:
     }
 
 
-def test_what_the_pod_says_itself_is_not_said_twice() -> None:
+def test_settings_of_the_pod_are_not_added_twice() -> None:
     asked = ["--http-address=127.0.0.1", "--backend-directory=/mine"]
     made = becoming.arguments_of(asked, SERVER, "127.3.1.4")
     assert [one.partition("=")[0] for one in made] == [

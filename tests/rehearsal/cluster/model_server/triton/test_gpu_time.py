@@ -55,7 +55,9 @@ def test_alone_it_takes_as_much_longer_as_the_device_is_smaller(
     assert sum(slept) == pytest.approx(seconds / share)
 
 
-def test_with_two_others_it_takes_three_times_as_long(tmp_path: Path, slept: list[float]) -> None:
+def test_request_takes_three_times_as_long_with_two_other_servers(
+    tmp_path: Path, slept: list[float]
+) -> None:
     device = GpuTime(share=0.5, turns=tmp_path, name="a")
     with computing(tmp_path, "b"), computing(tmp_path, "c"):
         device.compute(0.02)

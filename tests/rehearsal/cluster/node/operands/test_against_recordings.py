@@ -171,6 +171,6 @@ def made_of(case: Case) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", scenes.CASES)
-def test_of_a_node_there_is_made_what_was_recorded(name: str) -> None:
+def test_objects_of_a_node_equal_the_recording(name: str) -> None:
     was = json.loads((HERE / "clients.json").read_text())["cases"][name]
     assert made_of(scenes.CASES[name]) == was

@@ -132,7 +132,7 @@ def test_removing_an_optional_property_keeps_its_value(diff, field) -> None:
     assert not diff(changed(ASKED, field, None)).changes
 
 
-def test_to_leave_repair_out_keeps_what_was_asked_for(engine) -> None:
+def test_omitted_repair_config_keeps_its_old_value(engine) -> None:
     """hashicorp/terraform-provider-aws: node_repair_config is optional and computed."""
     asked = {**ASKED, "nodeRepairConfig": {"enabled": True, "maxParallelNodesRepairedCount": 1}}
     old = engine.checked(GROUP, "g", {}, asked)

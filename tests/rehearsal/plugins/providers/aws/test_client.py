@@ -89,7 +89,7 @@ def test_answers_are_what_state_can_hold(aws: Calls) -> None:
     assert "ResponseMetadata" not in made
 
 
-def test_a_cloud_that_has_stopped_is_said_so_at_once(
+def test_stopped_cloud_is_reported_immediately(
     clouds_over_http: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))

@@ -131,7 +131,7 @@ def test_removing_an_optional_property_keeps_its_value(diff, h100, path) -> None
     assert not diff(changed(h100, path, None)).changes
 
 
-def test_what_the_cloud_filled_in_shows_on_a_plain_second_up(engine, h100) -> None:
+def test_second_up_shows_values_that_the_cloud_filled_in(engine, h100) -> None:
     """As a user of the real provider met it: mozilla/terraform-modules #464."""
     engine.base()
     del h100["nodeConfig"]["ephemeralStorageLocalSsdConfig"]
@@ -306,7 +306,7 @@ def test_multi_networking_is_turned_on_in_place_where_the_cluster_has_dataplane_
     assert not made.plan(new).changes
 
 
-def test_a_component_less_is_a_change_although_none_at_all_is_what_gke_has(cluster) -> None:
+def test_removing_one_component_is_a_change_but_omitting_all_is_not(cluster) -> None:
     made, asked = cluster
     two = {**asked, "loggingConfig": {"enableComponents": ["SYSTEM_COMPONENTS", "WORKLOADS"]}}
     made.update(two)
@@ -370,7 +370,7 @@ def test_a_subnetwork_grows_in_place_and_is_replaced_to_shrink(engine, wanted, k
         ),
     ],
 )
-def test_what_the_first_landing_replaced_changes_in_place(engine, kind, asked, change) -> None:
+def test_resources_change_in_place(engine, kind, asked, change) -> None:
     engine.make(NETWORK, "net", name="net", autoCreateSubnetworks=False)
     resource = engine.make(kind, "x", name="x", **asked)
     (name,) = change

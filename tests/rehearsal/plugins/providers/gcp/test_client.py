@@ -129,7 +129,7 @@ def test_a_parameter_that_googles_client_refuses_is_a_wrong_request(recorded: Re
     assert not recorded.seen
 
 
-def test_where_nothing_listens_the_message_says_so() -> None:
+def test_message_says_that_nothing_listens() -> None:
     endpoints = {s: terraform_endpoint(s, "http://127.0.0.1:1") for s in TERRAFORM_VARIABLES}
     with pytest.raises(CloudUnreachable, match=r"no simulated cloud answers on 127\.0\.0\.1:1"):
         GoogleClient(endpoints, "t").call(*_GET)

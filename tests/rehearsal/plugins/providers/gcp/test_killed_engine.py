@@ -168,7 +168,7 @@ def stack(toolchain: Toolchain) -> Iterator[Stack]:
 CLUSTER = "projects/acme/locations/us-central1/clusters/main"
 
 
-def test_what_a_killed_engine_was_making_is_taken_over(stack: Stack) -> None:
+def test_creation_of_a_killed_engine_is_recovered(stack: Stack) -> None:
     stack.slow(container_clusters_create=600)
     stack.killed_when("container.cluster", CLUSTER)
     stack.resume()
@@ -180,7 +180,7 @@ def test_what_a_killed_engine_was_making_is_taken_over(stack: Stack) -> None:
 
 
 @pytest.mark.long("a killed engine: tests/rehearsal/plugins/providers/gcp/test_killed_engine.py")
-def test_what_a_killed_provider_was_making_is_taken_over(stack: Stack) -> None:
+def test_creation_of_a_killed_provider_is_recovered(stack: Stack) -> None:
     """The engine lives, reports the death, and forgets the pool: it waits for no id."""
     stack.slow(container_nodePools_converge=600)
     pool = f"{CLUSTER}/nodePools/pool"

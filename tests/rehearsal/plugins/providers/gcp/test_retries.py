@@ -48,14 +48,14 @@ def retrying(answers: Answers, *, for_s: float = 90.0) -> Retrying:
     ],
     ids=lambda error: f"{error.code} {error.reason}",
 )
-def test_what_may_pass_is_tried_again(error: CloudError) -> None:
+def test_temporary_errors_are_retried(error: CloudError) -> None:
     answers = Answers([error, error, None])
     assert retrying(answers).call("compute", "networks.get") == {"name": "net"}
     assert answers.calls == 3
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 501, 504])
-def test_what_does_not_pass_is_reported_at_once(code: int) -> None:
+def test_permanent_errors_are_reported_immediately(code: int) -> None:
     answers = Answers([CloudError(code, "X", "")])
     with pytest.raises(CloudError):
         retrying(answers).call("compute", "networks.get")

@@ -28,7 +28,7 @@ def _diff(
     return difference(live or old, old, new, **flags)
 
 
-def test_what_only_the_server_added_is_no_change() -> None:
+def test_fields_that_only_the_server_set_are_no_change() -> None:
     inputs = _object(data={"a": "1"})
     live = _object(data={"a": "1", "foreign": "2"}, status={"x": 1})
     live["metadata"] |= {"uid": "u", "labels": {"other": "tool"}}

@@ -38,7 +38,7 @@ def create(cluster: Any, plural: str, kind: str, of: dict[str, Any]) -> None:
     )
 
 
-def test_what_the_program_makes_is_accepted(cluster: Any, installed: None) -> None:
+def test_objects_of_the_program_are_accepted(cluster: Any, installed: None) -> None:
     parameters = manifests.network_parameters("gpu-0", "nodes-0")
     create(cluster, "gkenetworkparamsets", "GKENetworkParamSet", parameters)
     create(cluster, "networks", "Network", manifests.network_of_devices("vpc1"))
