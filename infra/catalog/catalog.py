@@ -10,10 +10,6 @@ from slicewright.infra.catalog.gpus import Gpu, NamedConfig
 from slicewright.infra.catalog.machines import Accelerator, Cloud, Machine
 
 
-class CatalogError(Exception):
-    """The catalog is inconsistent: a bug of slicewright, not a problem of a stack file."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chart:
     """A version of the GPU operator chart."""

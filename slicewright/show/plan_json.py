@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from slicewright.infra import manifests, plan
 from slicewright.infra.manifests import JsonObject
 from slicewright.infra.plan.gpu_operator import drivers
-from slicewright.infra.plan.machines import prices
+from slicewright.infra.plan.machines import partition_prices, prices
 from slicewright.infra.plan.partition.partitions import minimum_driver
 from slicewright.infra.stack_file import Path
 from slicewright.show.picture import placements_of
@@ -67,7 +67,8 @@ def totals(fleet: plan.FleetPlan) -> JsonObject:
             "max": sum(p.gpu_count * p.nodes.max for p in fleet.pools),
         },
         "allocatable": dict(sorted(resources.items())),
-        "usd_per_hour": prices.fleet_cost(fleet).as_json(),
+        "usd_per_hour": (cost := prices.fleet_cost(fleet)).as_json(),
+        "usd_per_month": cost.as_json(prices.HOURS_PER_MONTH),
     }
 
 
@@ -130,7 +131,8 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
             "machine_type": pool.settings.machine.name,
             "zones": list(pool.settings.zones),
             "capacity": _plain(pool.settings.capacity),
-            **_price(prices.pool_quote(pool.settings, fleet)),
+            **_price(quote := prices.pool_quote(pool.settings, pool.gpu_count, fleet)),
+            "usd_per_partition_month": _partition_costs(pool, quote),
         }
     if isinstance(pool.settings, plan.ExistingSettings):
         written["select"] = dict(pool.settings.select)
@@ -260,6 +262,13 @@ def _price(quote: prices.Quote) -> JsonObject:
         else None,
         "no_price": quote.missing or None,
     }
+
+
+def _partition_costs(pool: plan.PoolPlan, quote: prices.Quote) -> JsonObject | None:
+    if quote.price is None:
+        return None
+    costs = partition_prices.partition_costs(pool, quote.price)
+    return {name: cost.as_json() for name, cost in costs.items()}
 
 
 def _path(path: Path) -> str:
