@@ -14,6 +14,7 @@ from slicewright.infra.catalog.catalog import (
     DevicePluginIssue,
     DriverIssue,
     Exclusion,
+    ImageIssue,
 )
 from slicewright.infra.catalog.catalog_error import CatalogError
 from slicewright.infra.catalog.general_machines import general_machine, general_machines
@@ -43,6 +44,7 @@ from slicewright.infra.catalog.regions import (
     Aws,
     AwsRegion,
     Gcp,
+    KubernetesVersion,
     aws,
     aws_region,
     gcp,

@@ -15,6 +15,7 @@ from slicewright.infra.catalog.catalog import (
     DevicePluginIssue,
     DriverIssue,
     Exclusion,
+    ImageIssue,
 )
 from slicewright.infra.catalog.catalog_error import CatalogError
 from slicewright.infra.catalog.gpus import Gpu, NamedConfig
@@ -43,6 +44,7 @@ def load() -> Catalog:
         driver_issues=tuple(
             build(lambda r: _driver_issue(r, gpus), r) for r in drivers_file["driver_issue"]
         ),
+        image_issues=tuple(build(_image_issue, r) for r in drivers_file["image_issue"]),
         device_plugin_issues=tuple(
             build(_device_plugin_issue, r) for r in drivers_file["device_plugin_issue"]
         ),
@@ -99,6 +101,13 @@ def _charts(drivers_file: Row) -> dict[str, Chart]:
     return keyed(
         [build(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version
     )
+
+
+def _image_issue(raw: Row) -> ImageIssue:
+    images, machines = tuple(raw.pop("images")), tuple(raw.pop("machines"))
+    if not (raw.keys() & {"fixed", "good"}):
+        raise ValueError("an image issue must have fixed or good: the way out")
+    return ImageIssue(images=images, machines=machines, **raw)
 
 
 def _device_plugin_issue(raw: Row) -> DevicePluginIssue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Final
 
 from slicewright.apis.gpu_pool.rollout_policy import ALWAYS_APPLIED
@@ -14,6 +15,7 @@ from slicewright.infra.plan.eks.updates import OBEYED_BY_EKS
 from slicewright.infra.plan.gke import notes as gke_notes
 from slicewright.infra.plan.gpu_operator.drivers import driver_of
 from slicewright.infra.plan.images.notes import image_notes
+from slicewright.infra.plan.machines.kubernetes_versions import support_notes
 from slicewright.infra.plan.model.fleets import (
     EksFleetPlan,
     ExistingFleetPlan,
@@ -42,9 +44,12 @@ _REBOOT_MINUTES = 15
 """Minutes that a machine with eight GPUs takes until its GPUs are partitioned."""
 
 
-def notes(fleet: FleetPlan) -> tuple[str, ...]:
-    """Notes of one sentence each. A pool's note starts with the pool's name."""
-    texts = []
+def notes(fleet: FleetPlan, *, today: date | None = None) -> tuple[str, ...]:
+    """Notes of one sentence each. A pool's note starts with the pool's name.
+
+    today: None leaves out the notes that depend on the day, about ends of support.
+    """
+    texts = support_notes(fleet, today) if today else []
     if isinstance(fleet, EksFleetPlan):
         texts += eks_notes.cluster_notes(fleet.cluster)
         texts += eks_notes.quota_notes(fleet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 from pydantic import BaseModel
@@ -19,7 +20,7 @@ from slicewright.show.picture import placements_of
 VERSION = 1
 
 
-def as_json(fleet: plan.FleetPlan) -> JsonObject:
+def as_json(fleet: plan.FleetPlan, *, today: date | None = None) -> JsonObject:
     """Returns the whole plan, with its rendered files."""
     written: JsonObject = {
         "version": VERSION,
@@ -34,7 +35,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         "monitoring": _monitoring(fleet),
         "files": _files(fleet),
         "totals": totals(fleet),
-        "notes": list(plan.notes(fleet)),
+        "notes": list(plan.notes(fleet, today=today)),
         "cannot_be_built_yet": [
             {"path": _path(p.path), "reason": p.reason} for p in plan.unbuildable(fleet)
         ],

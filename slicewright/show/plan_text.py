@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 
 from rich.console import Console
@@ -31,7 +32,9 @@ _STYLES = {
 }
 
 
-def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
+def show_plan(
+    name: str, fleet: plan.FleetPlan, console: Console, *, today: date | None = None
+) -> None:
     """Writes the whole plan."""
     _line(console, f"{name}: {_where(fleet)}", "bold")
     if not isinstance(fleet, plan.ExistingFleetPlan) and (system := fleet.system) is not None:
@@ -59,7 +62,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     if fleet.pools:
         console.print()
         _totals(fleet, console)
-    show_notes(fleet, console)
+    show_notes(fleet, console, today=today)
 
 
 def _workload(request: plan.WorkloadPlan, console: Console) -> None:
@@ -131,9 +134,9 @@ def show_written(files: Sequence[Path], console: Console) -> None:
     _line(console, f"written: {', '.join(map(str, files))}")
 
 
-def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
+def show_notes(fleet: plan.FleetPlan, console: Console, *, today: date | None = None) -> None:
     """Writes the notes, and the parts of a valid stack file that `pulumi up` would refuse."""
-    for note in plan.notes(fleet):
+    for note in plan.notes(fleet, today=today):
         _line(console, f"note: {note}", "dim")
     for problem in plan.unbuildable(fleet):
         _line(console, f"note: {stack_file.format_path(problem.path)}: {problem.reason}", "yellow")

@@ -18,7 +18,7 @@ from tests.infra.applied import applied
 from tests.properties import examples
 
 CLUSTER = {
-    "eks": {"name": "c", "region": "us-east-1"},
+    "eks": {"name": "c", "region": "us-east-1", "zones": ["us-east-1a", "us-east-1c"]},
     "gke": {"name": "c", "location": "us-central1-a"},
 }
 POOL = {"eks": "g6.xlarge", "gke": "g2-standard-4"}
