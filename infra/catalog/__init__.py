@@ -18,6 +18,7 @@ from slicewright.infra.catalog.catalog import (
 )
 from slicewright.infra.catalog.catalog_error import CatalogError
 from slicewright.infra.catalog.general_machines import general_machine, general_machines
+from slicewright.infra.catalog.gpu_names import gpu_of_product, product_of, same_name
 from slicewright.infra.catalog.gpus import (
     Engines,
     Family,

@@ -79,6 +79,7 @@ def notes(fleet: FleetPlan, *, today: date | None = None) -> tuple[str, ...]:
         texts += _partitioned_by_index(pool)
         texts += _idle_rollout(pool)
         texts += _shared_memory(pool)
+        texts += _unlisted_gpu(pool)
     texts += workload_notes(fleet.deployments, fleet.pools)
     texts += monitoring_notes(fleet)
     texts += pod_autoscaling_notes(fleet.deployments, fleet.monitoring)
@@ -211,7 +212,9 @@ def _adopted(fleet: FleetPlan) -> list[str]:
 
 def _driver_too_old(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     version, least = driver_of(pool, fleet).version, pool.gpu.minimum_driver
-    if pool.gpu.family is not None or not version or driver_order(version) >= driver_order(least):
+    if pool.gpu.family is not None or not version or least is None:
+        return []
+    if driver_order(version) >= driver_order(least):
         return []
     return [
         f"pool {pool.name}: driver {version} may be too old: the oldest known to support "
@@ -240,6 +243,15 @@ def _idle_rollout(pool: PoolPlan) -> list[str]:
         f"pool {pool.name}: rollout.{', rollout.'.join(idle)} {'has' if len(idle) == 1 else 'have'}"
         " no effect: NVIDIA's mig-manager does not partition its nodes, and no version of the "
         "driver is rolled out to them; `slicewright plan --diff` says what a change does to them"
+    ]
+
+
+def _unlisted_gpu(pool: PoolPlan) -> list[str]:
+    if pool.gpu.architecture is not None:
+        return []
+    return [
+        f"pool {pool.name}: slicewright knows no GPU {pool.gpu.name}: its agents only compare that "
+        "name with NVML's, which must be the same to the letter"
     ]
 
 

@@ -288,7 +288,8 @@ def _gpu(
     state = f"{count} partition{'s' if count != 1 else ''}" if placements else "whole"
     if landing is not None and landing.whole and not placements:
         state += f", for {landing.whole}"
-    _line(console, f"  {which}: {gpu.name}, {gpu.memory_mib} MiB, {state}")
+    memory = f"{gpu.memory_mib} MiB" if gpu.memory_mib else "unknown memory"
+    _line(console, f"  {which}: {gpu.name}, {memory}, {state}")
     if placements:
         pods = landing.by_profile if landing is not None else {}
         for line in draw(gpu, placements, width=console.width - 4, pods=pods):

@@ -13,7 +13,6 @@ from slicewright.infra.plan.findings import (
     Finding,
     Stated,
     listed,
-    nearest,
     refuse,
 )
 from slicewright.infra.plan.model.nodes import GpuMachine
@@ -96,11 +95,12 @@ def _with_attached_gpus(
 
 
 def _not_attachable(machine: Machine, model: str, models: Sequence[str], path: Path) -> Finding:
+    meant = next((name for name in models if catalog.same_name(model, name)), None)
+    instead = f"did you mean {meant}?" if meant else f"known: {listed(models)}"
     # V100 and P100 can be attached, but not partitioned, so the catalog does not have them.
     if model not in catalog.load().gpus:
-        return refuse(path, f"{model} is not in the catalog", nearest(model, models), CATALOG)
-    reason = f"{model} cannot be attached to {machine.name}"
-    return refuse(path, reason, nearest(model, models), machine.source)
+        return refuse(path, f"{model} is not in the catalog", instead, CATALOG)
+    return refuse(path, f"{model} cannot be attached to {machine.name}", instead, machine.source)
 
 
 def system_machine(name: str, cloud: Cloud) -> Checked[Machine | UnlistedMachine | None]:

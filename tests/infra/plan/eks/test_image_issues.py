@@ -63,7 +63,9 @@ def test_a_release_beside_the_broken_ones_is_accepted(machine: str, release: str
     assert planned(machine, release).pools
 
 
-@pytest.mark.parametrize(("release", "broken"), [("1.26.2-5ed15786", True), ("1.27.0-5ed15786", False)])
+@pytest.mark.parametrize(
+    ("release", "broken"), [("1.26.2-5ed15786", True), ("1.27.0-5ed15786", False)]
+)
 def test_a_broken_bottlerocket_is_refused(release: str, broken: bool) -> None:
     if broken:
         assert "1.27.0 or later" in refusal("g5.xlarge", release, ami_type=BOTTLEROCKET).instead
