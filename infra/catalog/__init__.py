@@ -9,13 +9,16 @@ from slicewright.infra.catalog.autoscaler import (
 from slicewright.infra.catalog.bottlerocket import BottlerocketMig, bottlerocket_mig
 from slicewright.infra.catalog.catalog import (
     Catalog,
-    CatalogError,
     Chart,
     DcgmField,
     DevicePluginIssue,
     DriverIssue,
     Exclusion,
+    ImageIssue,
 )
+from slicewright.infra.catalog.catalog_error import CatalogError
+from slicewright.infra.catalog.general_machines import general_machine, general_machines
+from slicewright.infra.catalog.gpu_names import gpu_of_product, product_of, same_name
 from slicewright.infra.catalog.gpus import (
     Engines,
     Family,
@@ -34,13 +37,15 @@ from slicewright.infra.catalog.machines import (
     Cloud,
     Image,
     Machine,
-    Price,
+    UnlistedMachine,
 )
 from slicewright.infra.catalog.named import config_name
+from slicewright.infra.catalog.prices import Billing, Price, priced_names
 from slicewright.infra.catalog.regions import (
     Aws,
     AwsRegion,
     Gcp,
+    KubernetesVersion,
     aws,
     aws_region,
     gcp,

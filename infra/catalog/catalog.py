@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from slicewright.infra.catalog.gpus import Gpu, NamedConfig
 from slicewright.infra.catalog.machines import Accelerator, Cloud, Machine
-
-
-class CatalogError(Exception):
-    """The catalog is inconsistent: a bug of slicewright, not a problem of a stack file."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,6 +33,41 @@ class DriverIssue:
     defect: str
     """Follows the driver in a message."""
     source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageIssue:
+    """Releases of EKS images that are broken for the GPUs of some machine types."""
+
+    images: tuple[str, ...]
+    """AMI types."""
+    machines: tuple[str, ...]
+    """Machine types. A final `*` matches any text."""
+    first: str | None = None
+    """The first affected release: a date for Amazon Linux, a version for Bottlerocket."""
+    fixed: str | None = None
+    """The first release without the defect. None: none is known."""
+    good: str | None = None
+    """The last release before the defect, if none is known after it."""
+    certain: bool
+    """True if the image's makers confirm it, false if users report it."""
+    defect: str
+    """Follows the release in a message."""
+    source: str
+
+    def affects(self, image: str, machine: str, release: str | None) -> bool:
+        """True for an affected release. None, the newest, is affected until one is fixed."""
+        if image not in self.images or not any(fnmatchcase(machine, m) for m in self.machines):
+            return False
+        if release is None:
+            return self.fixed is None
+        number = _release_number(release)
+        begun = self.first is None or number >= _release_number(self.first)
+        return begun and (self.fixed is None or number < _release_number(self.fixed))
+
+
+def _release_number(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,6 +129,7 @@ class Catalog:
     charts: Mapping[str, Chart]
     """Version -> chart."""
     driver_issues: tuple[DriverIssue, ...]
+    image_issues: tuple[ImageIssue, ...]
     device_plugin_issues: tuple[DevicePluginIssue, ...]
     exclusions: tuple[Exclusion, ...]
     dcgm_fields: Mapping[str, DcgmField]

@@ -106,19 +106,23 @@ class Gpu:
     """A GPU model. Without `family` it has no MIG, only time-slicing and MPS."""
 
     name: str
-    architecture: Literal["turing", "ampere", "ada", "hopper", "blackwell"]
+    architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"] | None
     products: tuple[str, ...]
     """NVML's names of the model."""
     pci_ids: tuple[str, ...]
     """`0xDDDDVVVV`, as in NVML's pciDeviceId and mig-parted's device-filter."""
-    memory_mib: int
-    """Total memory as reported by NVML."""
+    memory_mib: int | None
+    """Total memory as reported by NVML. None: unknown."""
     sms: int | None
-    minimum_driver: str
-    """Oldest driver with MIG on this model. Without MIG, the oldest known driver for the model."""
+    minimum_driver: str | None
+    """Oldest driver with MIG on this model. Without MIG, the oldest known driver for the model.
+    None: unknown.
+    """
     family: Family | None = None
     profiles: Mapping[str, Profile]
     together: tuple[Together, ...] = ()
+    unlisted_mig: bool = False
+    """True if it has MIG, but no profiles here: it can only be used whole."""
     source: str
 
     def __repr__(self) -> str:

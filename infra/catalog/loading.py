@@ -10,16 +10,17 @@ from typing import Any
 
 from slicewright.infra.catalog.catalog import (
     Catalog,
-    CatalogError,
     Chart,
     DcgmField,
     DevicePluginIssue,
     DriverIssue,
     Exclusion,
+    ImageIssue,
 )
+from slicewright.infra.catalog.catalog_error import CatalogError
 from slicewright.infra.catalog.gpus import Gpu, NamedConfig
 from slicewright.infra.catalog.loading_gpus import build_family, build_gpu, check_products
-from slicewright.infra.catalog.machines import Accelerator, Attachable, Cloud, Image, Machine, Price
+from slicewright.infra.catalog.machines import Accelerator, Attachable, Cloud, Image, Machine
 from slicewright.infra.catalog.named import configs_of
 from slicewright.infra.catalog.toml_rows import Row, build, keyed, read
 
@@ -29,12 +30,11 @@ _HERE = Path(__file__).parent / "data"
 @cache
 def load() -> Catalog:
     """The catalog. Raises CatalogError for an incomplete, unknown or duplicate row."""
-    gpus_file, machines_file, prices_file, gke_file, drivers_file, dcgm_file = (
-        read(_HERE, f"{name}.toml")
-        for name in ("gpus", "machines", "prices", "gke", "drivers", "dcgm")
+    gpus_file, machines_file, gke_file, drivers_file, dcgm_file = (
+        read(_HERE, f"{name}.toml") for name in ("gpus", "machines", "gke", "drivers", "dcgm")
     )
     gpus = _gpus(gpus_file)
-    machines = _machines(machines_file, prices_file, drivers_file, gpus)
+    machines = _machines(machines_file, drivers_file, gpus)
     return Catalog(
         gpus=MappingProxyType(gpus),
         machines=MappingProxyType(machines),
@@ -44,6 +44,7 @@ def load() -> Catalog:
         driver_issues=tuple(
             build(lambda r: _driver_issue(r, gpus), r) for r in drivers_file["driver_issue"]
         ),
+        image_issues=tuple(build(_image_issue, r) for r in drivers_file["image_issue"]),
         device_plugin_issues=tuple(
             build(_device_plugin_issue, r) for r in drivers_file["device_plugin_issue"]
         ),
@@ -65,22 +66,18 @@ def _gpus(gpus_file: Row) -> dict[str, Gpu]:
 
 
 def _machines(
-    machines_file: Row, prices_file: Row, drivers_file: Row, gpus: Mapping[str, Gpu]
+    machines_file: Row, drivers_file: Row, gpus: Mapping[str, Gpu]
 ) -> dict[tuple[Cloud, str], Machine]:
-    prices = _prices(prices_file["list"])
     rows = [build(lambda r: Image(**r), r) for r in drivers_file["image"]]
     images = [*keyed(rows, lambda i: i.name).values()]
-    machines = keyed(
+    return keyed(
         [
-            build(lambda r: _machine(r, gpus, prices, images), {**series, **machine})
+            build(lambda r: _machine(r, gpus, images), {**series, **machine})
             for series in machines_file["series"]
             for machine in series["machines"]
         ],
         lambda m: (m.cloud, m.name),
     )
-    if unknown := set(prices) - set(machines):
-        raise CatalogError(f"catalog: prices of unknown machine types: {sorted(unknown)}")
-    return machines
 
 
 def _accelerators(gke_file: Row, gpus: Mapping[str, Gpu]) -> dict[str, Accelerator]:
@@ -106,6 +103,13 @@ def _charts(drivers_file: Row) -> dict[str, Chart]:
     )
 
 
+def _image_issue(raw: Row) -> ImageIssue:
+    images, machines = tuple(raw.pop("images")), tuple(raw.pop("machines"))
+    if not (raw.keys() & {"fixed", "good"}):
+        raise ValueError("an image issue must have fixed or good: the way out")
+    return ImageIssue(images=images, machines=machines, **raw)
+
+
 def _device_plugin_issue(raw: Row) -> DevicePluginIssue:
     return DevicePluginIssue(endings=tuple(raw.pop("endings")), **raw)
 
@@ -122,30 +126,9 @@ def _dcgm_field(raw: list[Any], source: str) -> DcgmField:
     return DcgmField(name=name, kind=kind, meaning=meaning, source=source)
 
 
-def _prices(lists: list[Row]) -> dict[tuple[Cloud, str], list[Price]]:
-    prices: dict[tuple[Cloud, str], list[Price]] = {}
-    for raw in lists:
-        for machine, usd in raw["usd_per_hour"].items():
-            low, high = usd if isinstance(usd, list) else (usd, None)
-            if not 0 < low <= (high or low):
-                raise CatalogError(f"catalog: {machine}: {usd} is not a price")
-            prices.setdefault((raw["cloud"], machine), []).append(
-                Price(
-                    usd_per_hour=float(low),
-                    up_to=None if high is None else float(high),
-                    capacity=raw["capacity"],
-                    region=raw["region"],
-                    date=raw.get("date"),
-                    source=raw["source"],
-                )
-            )
-    return prices
-
-
 def _machine(
     raw: Row,
     gpus: Mapping[str, Gpu],
-    prices: Mapping[tuple[Cloud, str], list[Price]],
     images: Sequence[Image],
 ) -> Machine:
     if raw["cloud"] not in ("gke", "eks"):
@@ -168,7 +151,6 @@ def _machine(
         zones=_optional_tuple(raw.pop("zones", None)),
         boot_disks=_optional_tuple(raw.pop("boot_disks", None)),
         local_ssd_choices=_optional_tuple(raw.pop("local_ssd_choices", None)),
-        prices=tuple(prices.get((raw["cloud"], raw["name"]), ())),
         **raw,
     )
 

@@ -5,14 +5,21 @@ Frozen, compared and hashed by identity. A fact without a source is None: unknow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from slicewright.infra.catalog.gpus import Gpu
+from slicewright.infra.catalog.prices import Billing, Price, prices_of
 
 Cloud = Literal["gke", "eks"]
 Architecture = Literal["amd64", "arm64"]
+_ARM: Mapping[Cloud, re.Pattern[str]] = {
+    "eks": re.compile(r"[a-z]+\d+[a-z]*g"),
+    "gke": re.compile(r"[a-z]\d+a-"),
+}
+"""The names of each cloud's machine families with Arm processors."""
 Capacity = Literal["on-demand", "spot", "flex-start", "queued", "reservation", "capacity-block"]
 
 
@@ -44,20 +51,6 @@ class Image:
         return self.name.startswith("BOTTLEROCKET_")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Price:
-    """A public list price in US dollars per machine and hour, before discounts."""
-
-    usd_per_hour: float
-    up_to: float | None = None
-    """The price in the most expensive zone of a sample. `usd_per_hour` is then the cheapest."""
-    capacity: Literal["on-demand", "spot"]
-    region: str
-    date: str | None
-    """ISO date of the list, None for an undated sample. All spot prices are samples."""
-    source: str
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Machine:
     """A machine type of a cloud."""
@@ -65,7 +58,7 @@ class Machine:
     name: str
     cloud: Cloud
     vcpus: int
-    memory_gib: int
+    memory_gib: float
     architecture: Architecture = "amd64"
     gpu: Gpu | None = None
     gpu_count: int = 0
@@ -95,7 +88,8 @@ class Machine:
     """The capacity modes that offer it. None: unknown."""
     zones: tuple[str, ...] | None = None
     """Zones that have it. None: unknown, or all."""
-    prices: tuple[Price, ...] = ()
+    own_prices: tuple[Price, ...] = ()
+    """Prices that the row itself states, instead of the table of prices."""
     note: str = ""
     """A note for users of the machine type."""
     source: str
@@ -103,9 +97,31 @@ class Machine:
     def __repr__(self) -> str:
         return f"Machine({self.cloud} {self.name})"
 
-    def price(self, capacity: Literal["on-demand", "spot"], region: str) -> Price | None:
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        """All known prices, by capacity and region. Raises CatalogError."""
+        return self.own_prices or prices_of(self.cloud, self.name)
+
+    def price(self, capacity: Billing, region: str) -> Price | None:
         """The list price in a region. None: unknown."""
-        return next((p for p in self.prices if p.capacity == capacity and p.region == region), None)
+        return _price_in(region, capacity, self.prices)
+
+
+def _price_in(region: str, capacity: Billing, prices: tuple[Price, ...]) -> Price | None:
+    return next((p for p in prices if p.capacity == capacity and p.region == region), None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnlistedMachine:
+    """A machine type without GPUs that the catalog lacks: its size and price are unknown."""
+
+    name: str
+    cloud: Cloud
+
+    @property
+    def architecture(self) -> Architecture:
+        """Follows from the family's name: m7g, c8gd on EC2; t2a, c4a on Compute Engine."""
+        return "arm64" if _ARM[self.cloud].match(self.name) else "amd64"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,3 +134,7 @@ class Accelerator:
     refused: Mapping[str, str]
     """Profiles of the GPU that GKE does not support -> why."""
     source: str
+
+    def price(self, capacity: Billing, region: str) -> Price | None:
+        """The list price of one attached GPU in a region. None: unknown, or never attached."""
+        return _price_in(region, capacity, prices_of("gke", self.name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -40,31 +41,54 @@ class AwsRegion:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class KubernetesVersion:
+    """A minor version of Kubernetes in a cloud. A date that no source has is None: unknown."""
+
+    minor: str
+    standard: date | None = None
+    """The last day of standard support."""
+    extended: date | None = None
+    """The last day of extended support."""
+
+    def has_standard_support(self, day: date) -> bool:
+        return self.standard is None or day <= self.standard
+
+    def is_supported(self, day: date) -> bool:
+        """True until extended support ends, or as long as its end is unknown."""
+        return self.extended is None or day <= self.extended
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Aws:
-    date: str
+    day: date
+    """The day of the record."""
     regions: Mapping[str, AwsRegion]
-    versions: tuple[str, ...]
-    """Kubernetes versions of EKS."""
+    versions: Mapping[str, KubernetesVersion]
+    """Kubernetes versions of EKS, also those whose support has ended: the oldest first."""
     no_control_plane: frozenset[str]
     """Ids of zones where EKS has no room for control planes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gcp:
-    date: str
+    day: date
+    """The day of the record."""
     zones: Mapping[str, tuple[str, ...]]
     """Region -> zones."""
-    versions: tuple[str, ...]
-    """Kubernetes minor versions of GKE."""
-    extended_versions: tuple[str, ...]
-    """Older versions, available in the release channel EXTENDED."""
+    versions: Mapping[str, KubernetesVersion]
+    """Kubernetes minor versions of GKE, the oldest first."""
+
+
+def _versions(rows: Mapping[str, Mapping[str, date]]) -> Mapping[str, KubernetesVersion]:
+    versions = {minor: KubernetesVersion(minor=minor, **ends) for minor, ends in rows.items()}
+    return MappingProxyType(versions)
 
 
 @cache
 def aws() -> Aws:
     raw = read(_HERE, "aws.toml")
     return Aws(
-        date=raw["date"],
+        day=date.fromisoformat(raw["date"]),
         regions=MappingProxyType(
             {
                 name: AwsRegion(
@@ -77,7 +101,7 @@ def aws() -> Aws:
                 for name, zones in part["regions"].items()
             }
         ),
-        versions=tuple(raw["eks_versions"]),
+        versions=_versions(raw["eks_versions"]),
         no_control_plane=frozenset(raw["no_control_plane"]),
     )
 
@@ -96,15 +120,14 @@ def aws_region(name: str) -> AwsRegion:
 def gcp() -> Gcp:
     raw = read(_HERE, "gcp.toml")
     return Gcp(
-        date=raw["date"],
+        day=date.fromisoformat(raw["date"]),
         zones=MappingProxyType(
             {
                 region: tuple(f"{region}-{letter}" for letter in letters)
                 for region, letters in raw["regions"].items()
             }
         ),
-        versions=tuple(raw["gke_versions"]),
-        extended_versions=tuple(raw["gke_extended_versions"]),
+        versions=_versions(raw["gke_versions"]),
     )
 
 

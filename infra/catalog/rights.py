@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from slicewright.infra.catalog.catalog import CatalogError
+from slicewright.infra.catalog.catalog_error import CatalogError
 from slicewright.infra.catalog.toml_rows import Row, build, keyed, read
 
 _HERE = Path(__file__).parent / "data"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from slicewright.infra.catalog.catalog import CatalogError
+from slicewright.infra.catalog.catalog_error import CatalogError
 
 Row = dict[str, Any]
 T = TypeVar("T")

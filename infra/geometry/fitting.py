@@ -137,7 +137,8 @@ def minimum_driver(gpu: Gpu, profiles: Iterable[str]) -> str:
 def _minimum_driver(gpu: Gpu, profiles: frozenset[str]) -> str:
     rows = [gpu.profiles[name] for name in profiles]
     kinds = {profile.kind.kind for profile in rows}
-    drivers = [gpu.minimum_driver, *(p.minimum_driver for p in rows if p.minimum_driver)]
+    stated = [gpu.minimum_driver, *(row.minimum_driver for row in rows)]
+    drivers = [driver for driver in stated if driver is not None]
     drivers += [rule.minimum_driver for rule in gpu.together if rule.kinds <= kinds]
     return max(drivers, key=driver_order)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Final
 
 from slicewright.apis.gpu_pool.rollout_policy import ALWAYS_APPLIED
@@ -14,6 +15,7 @@ from slicewright.infra.plan.eks.updates import OBEYED_BY_EKS
 from slicewright.infra.plan.gke import notes as gke_notes
 from slicewright.infra.plan.gpu_operator.drivers import driver_of
 from slicewright.infra.plan.images.notes import image_notes
+from slicewright.infra.plan.machines.kubernetes_versions import support_notes
 from slicewright.infra.plan.model.fleets import (
     EksFleetPlan,
     ExistingFleetPlan,
@@ -42,9 +44,12 @@ _REBOOT_MINUTES = 15
 """Minutes that a machine with eight GPUs takes until its GPUs are partitioned."""
 
 
-def notes(fleet: FleetPlan) -> tuple[str, ...]:
-    """Notes of one sentence each. A pool's note starts with the pool's name."""
-    texts = []
+def notes(fleet: FleetPlan, *, today: date | None = None) -> tuple[str, ...]:
+    """Notes of one sentence each. A pool's note starts with the pool's name.
+
+    today: None leaves out the notes that depend on the day, about ends of support.
+    """
+    texts = support_notes(fleet, today) if today else []
     if isinstance(fleet, EksFleetPlan):
         texts += eks_notes.cluster_notes(fleet.cluster)
         texts += eks_notes.quota_notes(fleet)
@@ -74,6 +79,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         texts += _partitioned_by_index(pool)
         texts += _idle_rollout(pool)
         texts += _shared_memory(pool)
+        texts += _unlisted_gpu(pool)
     texts += workload_notes(fleet.deployments, fleet.pools)
     texts += monitoring_notes(fleet)
     texts += pod_autoscaling_notes(fleet.deployments, fleet.monitoring)
@@ -206,7 +212,9 @@ def _adopted(fleet: FleetPlan) -> list[str]:
 
 def _driver_too_old(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     version, least = driver_of(pool, fleet).version, pool.gpu.minimum_driver
-    if pool.gpu.family is not None or not version or driver_order(version) >= driver_order(least):
+    if pool.gpu.family is not None or not version or least is None:
+        return []
+    if driver_order(version) >= driver_order(least):
         return []
     return [
         f"pool {pool.name}: driver {version} may be too old: the oldest known to support "
@@ -235,6 +243,15 @@ def _idle_rollout(pool: PoolPlan) -> list[str]:
         f"pool {pool.name}: rollout.{', rollout.'.join(idle)} {'has' if len(idle) == 1 else 'have'}"
         " no effect: NVIDIA's mig-manager does not partition its nodes, and no version of the "
         "driver is rolled out to them; `slicewright plan --diff` says what a change does to them"
+    ]
+
+
+def _unlisted_gpu(pool: PoolPlan) -> list[str]:
+    if pool.gpu.architecture is not None:
+        return []
+    return [
+        f"pool {pool.name}: slicewright knows no GPU {pool.gpu.name}: its agents only compare that "
+        "name with NVML's, which must be the same to the letter"
     ]
 
 

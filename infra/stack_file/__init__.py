@@ -96,6 +96,7 @@ from slicewright.infra.stack_file.schema.hosts import (
     Host,
     HostGpu,
     Instance,
+    NodeGpus,
     Refuse,
     Wait,
 )

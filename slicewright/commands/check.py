@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -44,5 +45,5 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 highlight=False,
                 soft_wrap=True,
             )
-            shown.show_notes(fleet, console)
+            shown.show_notes(fleet, console, today=datetime.now(UTC).date())
     return BAD_INPUT if failed else VERIFIED

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,12 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         else:
             shown.show_changes(change, console)
     elif parsed.json:
-        print(json.dumps(plan_json.as_json(fleets[0][1]), indent=2))
+        print(json.dumps(plan_json.as_json(fleets[0][1], today=datetime.now(UTC).date()), indent=2))
     else:
         for n, (name, fleet) in enumerate(fleets):
             if n:
                 console.print()
-            shown.show_plan(name, fleet, console)
+            shown.show_plan(name, fleet, console, today=datetime.now(UTC).date())
         if written:
             shown.show_written(written, console)
     return VERIFIED

@@ -10,6 +10,7 @@ from slicewright.infra.plan.machines import prices
 from slicewright.preview.elements import ROWS, table
 from slicewright.preview.escaping import code, text
 from slicewright.show.change_text import nodes_text, step_text
+from slicewright.show.cost_text import range_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,22 +72,18 @@ def cost(fleets: Fleets) -> str:
     after = prices.fleet_cost(fleets.after)
     if not after.priced:
         return ""
-    lines = [f"### Cost\n\n{_range(after)}"]
+    lines = [f"### Cost\n\n{range_text(after)}"]
     before = fleets.before
     if before is not None and not isinstance(before, plan.ExistingFleetPlan):
         old = prices.fleet_cost(before)
         if old.priced:
-            lines = [f"### Cost\n\n{_range(old)} → {_range(after)}{_difference(old, after)}"]
+            lines = [
+                f"### Cost\n\n{range_text(old)} → {range_text(after)}{_difference(old, after)}"
+            ]
     if after.missing:
         lines.append(f"Not included: {', '.join(code(name) for name, _ in after.missing)}.")
     lines.append(f"At public prices; never included: {', '.join(prices.NOT_INCLUDED)}.")
     return "\n".join(lines)
-
-
-def _range(cost: prices.Cost) -> str:
-    if cost.fewest == cost.most:
-        return f"{cost.fewest:.2f} USD/h"
-    return f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
 
 
 def _difference(old: prices.Cost, new: prices.Cost) -> str:

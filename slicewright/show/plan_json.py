@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,7 +12,7 @@ from pydantic import BaseModel
 from slicewright.infra import manifests, plan
 from slicewright.infra.manifests import JsonObject
 from slicewright.infra.plan.gpu_operator import drivers
-from slicewright.infra.plan.machines import prices
+from slicewright.infra.plan.machines import partition_prices, prices
 from slicewright.infra.plan.partition.partitions import minimum_driver
 from slicewright.infra.stack_file import Path
 from slicewright.show.picture import placements_of
@@ -19,7 +20,7 @@ from slicewright.show.picture import placements_of
 VERSION = 1
 
 
-def as_json(fleet: plan.FleetPlan) -> JsonObject:
+def as_json(fleet: plan.FleetPlan, *, today: date | None = None) -> JsonObject:
     """Returns the whole plan, with its rendered files."""
     written: JsonObject = {
         "version": VERSION,
@@ -34,7 +35,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         "monitoring": _monitoring(fleet),
         "files": _files(fleet),
         "totals": totals(fleet),
-        "notes": list(plan.notes(fleet)),
+        "notes": list(plan.notes(fleet, today=today)),
         "cannot_be_built_yet": [
             {"path": _path(p.path), "reason": p.reason} for p in plan.unbuildable(fleet)
         ],
@@ -67,7 +68,8 @@ def totals(fleet: plan.FleetPlan) -> JsonObject:
             "max": sum(p.gpu_count * p.nodes.max for p in fleet.pools),
         },
         "allocatable": dict(sorted(resources.items())),
-        "usd_per_hour": prices.fleet_cost(fleet).as_json(),
+        "usd_per_hour": (cost := prices.fleet_cost(fleet)).as_json(),
+        "usd_per_month": cost.as_json(prices.HOURS_PER_MONTH),
     }
 
 
@@ -130,7 +132,8 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
             "machine_type": pool.settings.machine.name,
             "zones": list(pool.settings.zones),
             "capacity": _plain(pool.settings.capacity),
-            **_price(prices.pool_quote(pool.settings, fleet)),
+            **_price(quote := prices.pool_quote(pool.settings, pool.gpu_count, fleet)),
+            "usd_per_partition_month": _partition_costs(pool, quote),
         }
     if isinstance(pool.settings, plan.ExistingSettings):
         written["select"] = dict(pool.settings.select)
@@ -260,6 +263,13 @@ def _price(quote: prices.Quote) -> JsonObject:
         else None,
         "no_price": quote.missing or None,
     }
+
+
+def _partition_costs(pool: plan.PoolPlan, quote: prices.Quote) -> JsonObject | None:
+    if quote.price is None:
+        return None
+    costs = partition_prices.partition_costs(pool, quote.price)
+    return {name: cost.as_json() for name, cost in costs.items()}
 
 
 def _path(path: Path) -> str:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from slicewright.infra import manifests, plan, stack_file
-from slicewright.infra.catalog import Gpu, Price
+from slicewright.infra.catalog import Gpu
 from slicewright.infra.geometry import Placement
 from slicewright.infra.plan import ChangeEffect
 from slicewright.infra.plan.gpu_operator import drivers
-from slicewright.infra.plan.machines import prices
 from slicewright.infra.plan.model.offers import by_index
 from slicewright.infra.plan.partition.partitions import minimum_driver
-from slicewright.infra.plan.pools.clusters import SYSTEM_POOL
 from slicewright.show.change_text import nodes_text, step_text
+from slicewright.show.cost_text import fleet_cost_lines, pool_cost_lines, system_cost_line
 from slicewright.show.landing import Landing, landings
 from slicewright.show.monitoring_text import monitoring_lines
 from slicewright.show.picture import draw, placements_of
@@ -32,12 +32,15 @@ _STYLES = {
 }
 
 
-def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
+def show_plan(
+    name: str, fleet: plan.FleetPlan, console: Console, *, today: date | None = None
+) -> None:
     """Writes the whole plan."""
     _line(console, f"{name}: {_where(fleet)}", "bold")
     if not isinstance(fleet, plan.ExistingFleetPlan) and (system := fleet.system) is not None:
         where = f"{nodes_text(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
         _line(console, f"system pool: {where}")
+        _line(console, system_cost_line(system, fleet))
     landed = landings(fleet)
     for pool in fleet.pools:
         console.print()
@@ -59,7 +62,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     if fleet.pools:
         console.print()
         _totals(fleet, console)
-    show_notes(fleet, console)
+    show_notes(fleet, console, today=today)
 
 
 def _workload(request: plan.WorkloadPlan, console: Console) -> None:
@@ -131,9 +134,9 @@ def show_written(files: Sequence[Path], console: Console) -> None:
     _line(console, f"written: {', '.join(map(str, files))}")
 
 
-def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
+def show_notes(fleet: plan.FleetPlan, console: Console, *, today: date | None = None) -> None:
     """Writes the notes, and the parts of a valid stack file that `pulumi up` would refuse."""
-    for note in plan.notes(fleet):
+    for note in plan.notes(fleet, today=today):
         _line(console, f"note: {note}", "dim")
     for problem in plan.unbuildable(fleet):
         _line(console, f"note: {stack_file.format_path(problem.path)}: {problem.reason}", "yellow")
@@ -234,7 +237,8 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
         f"  the pool offers {first}" + (f"; up to {_resources(most)}" if fewest != most else ""),
     )
     if isinstance(pool.settings, plan.CloudSettings):
-        _line(console, f"  a node costs    {_price(prices.pool_quote(pool.settings, fleet))}")
+        for line in pool_cost_lines(pool, pool.settings, fleet):
+            _line(console, line)
     _line(console, f"  driver          {_driver(pool, fleet)}")
     _pod(manifests.pod_request(pool, fleet.workloads), console)
 
@@ -284,7 +288,8 @@ def _gpu(
     state = f"{count} partition{'s' if count != 1 else ''}" if placements else "whole"
     if landing is not None and landing.whole and not placements:
         state += f", for {landing.whole}"
-    _line(console, f"  {which}: {gpu.name}, {gpu.memory_mib} MiB, {state}")
+    memory = f"{gpu.memory_mib} MiB" if gpu.memory_mib else "unknown memory"
+    _line(console, f"  {which}: {gpu.name}, {memory}, {state}")
     if placements:
         pods = landing.by_profile if landing is not None else {}
         for line in draw(gpu, placements, width=console.width - 4, pods=pods):
@@ -308,22 +313,8 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
     )
     if isinstance(fleet, plan.ExistingFleetPlan):
         return
-    cost = prices.fleet_cost(fleet)
-    amount = (
-        f"{cost.fewest:.2f} USD/h"
-        if cost.fewest == cost.most
-        else f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
-    )
-    listed = [name for name in cost.priced if name not in cost.sampled]
-    ways = (("at list prices", listed), ("at a spot sample", cost.sampled))
-    of = (
-        f"{amount} {', '.join(f'{way} for {_pools(names)}' for way, names in ways if names)}"
-        if cost.priced
-        else "unknown"
-    )
-    _line(console, f"cost: {of}; never included: {', '.join(prices.NOT_INCLUDED)}")
-    for name, why in cost.missing:
-        _line(console, f"  not included: {_pools([name])}, {why}")
+    for line in fleet_cost_lines(fleet):
+        _line(console, line)
 
 
 def _ranges(indexes: list[int]) -> str:
@@ -352,29 +343,6 @@ def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
         else "unknown until a node is up"
     )
     return f"{comes} ({driver.of})" + (f"; the layout needs {needed} or newer" if needed else "")
-
-
-def _price(quote: prices.Quote) -> str:
-    if quote.price is not None:
-        return _listed(quote.price)
-    return f"unknown: {quote.missing}" + (
-        f"; elsewhere {_listed(quote.elsewhere)}" if quote.elsewhere else ""
-    )
-
-
-def _pools(names: Sequence[str]) -> str:
-    return ", ".join("the system pool" if name == SYSTEM_POOL else f"pool {name}" for name in names)
-
-
-def _listed(price: Price) -> str:
-    amount = f"{price.usd_per_hour:.4f}" + (
-        f" to {price.up_to:.4f}" if price.up_to is not None else ""
-    )
-    kind = "spot sample" if price.capacity == "spot" else "list price"
-    return (
-        f"{amount} USD/h ({kind} of {price.date or 'no known date'} in {price.region}; "
-        f"{price.source})"
-    )
 
 
 def _line(console: Console, text: str, style: str = "") -> None:

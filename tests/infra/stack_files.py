@@ -240,12 +240,19 @@ def _regions(cloud: Cloud) -> tuple[str, ...]:
     )
 
 
+def _versions(cloud: Cloud) -> list[str]:
+    """Kubernetes versions that a new cluster may have in any release channel."""
+    aws, gcp = catalog.aws(), catalog.gcp()
+    if cloud == "eks":
+        return [v.minor for v in aws.versions.values() if v.is_supported(aws.day)]
+    return [v.minor for v in gcp.versions.values() if v.has_standard_support(gcp.day)]
+
+
 def _machines(cloud: Cloud, region: str, *, gpus: bool) -> Mapping[str, tuple[str, ...]]:
     """Machine type -> zones of the region that have it."""
     found = {}
-    for machine in catalog.load().machines.values():
-        if machine.cloud != cloud or bool(machine.gpu or machine.attachable) != gpus:
-            continue
+    with_gpus = [m for m in catalog.load().machines.values() if m.cloud == cloud]
+    for machine in with_gpus if gpus else catalog.general_machines(cloud):
         if cloud == "gke":
             zones = catalog.gcp().zones[region]
             there = tuple(z for z in zones if machine.zones is None or z in machine.zones)
@@ -382,12 +389,12 @@ class _Writer:
                 if zone not in catalog.aws().no_control_plane
             ]
             zones = st.lists(st.sampled_from(able), min_size=2, max_size=3, unique=True)
-            version = st.none() | st.sampled_from(catalog.aws().versions)
+            version = st.none() | st.sampled_from(_versions(cloud="eks"))
             return {"region": self.region, "zones": self.draw(zones)} | _given(
                 version=self.draw(version)
             )
         zones = catalog.gcp().zones[self.region]
-        version = st.none() | st.sampled_from(catalog.gcp().versions)
+        version = st.none() | st.sampled_from(_versions(cloud="gke"))
         place = self.draw(st.just(self.region) | st.sampled_from(zones))
         return {"location": place} | _given(version=self.draw(version))
 

@@ -70,7 +70,8 @@ def test_the_catalog_is_loaded_once() -> None:
 
 
 def test_every_row_names_its_source() -> None:
-    found = list(rows(CATALOG))
+    prices = (price for machine in MACHINES for price in machine.prices)
+    found = [*rows(CATALOG), *prices]
     assert {type(row) for row in found} == set(ROWS)
     assert [row for row in found if len(row.source) < 5] == []
 
@@ -395,27 +396,28 @@ def test_prices_are_list_prices_with_date_region_and_source() -> None:
     for price in prices:
         assert price.usd_per_hour > 0
         assert price.date is None or re.fullmatch(r"20\d\d-\d\d-\d\d", price.date)
-        assert price.date or "undated" in price.source
-        assert re.fullmatch(r"[a-z]+-[a-z]+-?\d", price.region)
+        assert price.date or ("undated" in price.source and price.caveat)
+        assert re.fullmatch(r"[a-z]+-[a-z]+-?[a-z]*-?\d+", price.region)
 
 
 def test_an_unknown_price_is_none_and_not_zero() -> None:
     assert CATALOG.machines["eks", "p5e.48xlarge"].price("on-demand", "us-east-1") is None
-    assert CATALOG.machines["gke", "n1-standard-8"].price("on-demand", "us-central1") is None
-    assert CATALOG.machines["gke", "a2-highgpu-1g"].price("on-demand", "europe-west4") is None
+    assert CATALOG.machines["gke", "a4-highgpu-8g"].price("on-demand", "us-central1") is None
+    assert CATALOG.machines["gke", "a2-highgpu-1g"].price("on-demand", "africa-south1") is None
     known = CATALOG.machines["eks", "p4d.24xlarge"].price("on-demand", "us-east-1")
     assert known is not None
     assert (known.usd_per_hour, known.date) == (21.957642, "2026-07-20")
 
 
-def test_spot_costs_less_than_on_demand_in_the_same_region() -> None:
+def test_spot_never_costs_more_than_on_demand_in_the_same_region() -> None:
     compared = 0
     for machine in MACHINES:
         for spot in (p for p in machine.prices if p.capacity == "spot"):
             full = machine.price("on-demand", spot.region)
             if full is not None:
                 compared += 1
-                assert (spot.up_to or spot.usd_per_hour) < full.usd_per_hour, machine.name
+                assert spot.usd_per_hour <= full.usd_per_hour * 1.0001, machine.name
+                assert (spot.up_to or 0) <= full.usd_per_hour * 1.0001, machine.name
     assert compared > 20
 
 
@@ -443,8 +445,6 @@ def test_a_machine_has_one_price_for_each_capacity_and_region() -> None:
         ("drivers.toml", 'gpus = ["RTX-PRO-6000"]', 'gpus = ["RTX"]', "RTX"),
         ("machines.toml", 'name = "n1-standard-8"', 'name = "n1-standard-4"', "duplicate row"),
         ("machines.toml", "vcpus = 12, memory_gib = 85", "vcpu = 12, memory_gib = 85", "vcpu"),
-        ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-1g = 0", "is not a price"),
-        ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-3g = 3.6734", "a2-highgpu-3g"),
         (
             "machines.toml",
             'instead = ["g4-standard-48"]',

@@ -109,6 +109,7 @@ def test_the_json_keys_are_stable(run: Any) -> None:
         "rollout",
         "usd_per_node_hour",
         "usd_per_node_hour_elsewhere",
+        "usd_per_partition_month",
         "no_price",
         "driver",
         "pod",
@@ -203,7 +204,7 @@ def test_existing_nodes_and_hosts_are_not_free(run: Any, stack: str, unknown: li
 def test_sum_without_a_known_price_is_unknown_and_not_zero(run: Any, tmp_path: Path) -> None:
     dear = tmp_path / "dear.yaml"
     text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
-    dear.write_text(text.replace("us-central1", "asia-south2"))
+    dear.write_text(text.replace("us-central1", "me-central1"))
     cost = json.loads(run("plan", str(dear), "--json")[1])["totals"]["usd_per_hour"]
     assert (cost["min"], cost["max"], cost["unknown"]) == (
         None,
@@ -221,11 +222,18 @@ def test_a_spot_sample_is_not_called_a_list_price(run: Any, tmp_path: Path) -> N
         f"[us-central1-a], nodes: {{ count: 1 }} }}\n"
     )
     for stack, of in (
-        ("gke-h100", "at a spot sample for pool h100-partition-3g;"),
-        (str(both), "at list prices for pool bought, at a spot sample for pool h100-partition-3g;"),
+        (
+            "gke-h100",
+            "at list prices for the system pool, at a spot sample for pool h100-partition-3g;",
+        ),
+        (
+            str(both),
+            "at list prices for pool bought, the system pool, "
+            "at a spot sample for pool h100-partition-3g;",
+        ),
     ):
         sampled = json.loads(run("plan", stack, "--json")[1])["totals"]["usd_per_hour"]
-        assert (sampled["spot_samples"], sampled["unknown"]) == (["h100-partition-3g"], ["system"])
+        assert (sampled["spot_samples"], sampled["unknown"]) == (["h100-partition-3g"], [])
         assert f" USD/h {of}" in run("plan", stack)[1]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
-from slicewright.infra.catalog import Machine
 from slicewright.infra.components import node_counts
 from slicewright.infra.components.eks.launch_template import launch_template
 from slicewright.infra.components.eks.network import ec2_tags
@@ -70,14 +69,14 @@ class NodeGroups:
             node_group_name=plan.system.name,
             node_role_arn=self._role.arn,
             subnet_ids=self._subnet_ids(plan.system.zones),
-            ami_type="AL2023_x86_64_STANDARD",
+            ami_type=_SYSTEM_AMI[plan.system.machine.architecture],
             # Without it, the nodes would keep the old version after an upgrade of the cluster.
             version=plan.cluster.version,
             instance_types=[plan.system.machine_type],
             scaling_config=scaling,
             labels=dict(SYSTEM_LABELS),
             launch_template=self._template(
-                plan.system.name, plan.system.machine, plan.system.template
+                plan.system.name, plan.system.machine_type, plan.system.template
             ),
             tags=dict(self._group_tags) or None,
             opts=options,
@@ -108,7 +107,7 @@ class NodeGroups:
             update_config=_update(pool.settings.update),
             node_repair_config=_repair(pool.settings.repair),
             launch_template=self._template(
-                pool.name, pool.settings.machine, pool.settings.template
+                pool.name, pool.settings.machine.name, pool.settings.template
             ),
             tags={**self._group_tags, **pool.settings.tags} or None,
             opts=pulumi.ResourceOptions.merge(
@@ -117,7 +116,7 @@ class NodeGroups:
         )
 
     def _template(
-        self, pool: str, machine: Machine, template: EksTemplate | None
+        self, pool: str, machine_type: str, template: EksTemplate | None
     ) -> aws.eks.NodeGroupLaunchTemplateArgs | None:
         """pool: its name."""
         if template is None:
@@ -125,7 +124,7 @@ class NodeGroups:
         created = launch_template(
             f"{self._name}-{pool}",
             template,
-            machine_type=machine.name,
+            machine_type=machine_type,
             security_group=self._cluster.vpc_config.cluster_security_group_id,
             placement_group=self._placement_group(pool, template),
             tags=self._tags,
@@ -180,6 +179,10 @@ def _update(update: EksUpdate) -> aws.eks.NodeGroupUpdateConfigArgs:
     )
 
 
+_SYSTEM_AMI: Mapping[str, str] = {
+    "amd64": "AL2023_x86_64_STANDARD",
+    "arm64": "AL2023_ARM_64_STANDARD",
+}
 _ACTIONS: Mapping[str, str] = {"replace": "Replace", "reboot": "Reboot", "none": "NoAction"}
 
 

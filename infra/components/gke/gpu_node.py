@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pulumi_gcp as gcp
 
+from slicewright.infra.catalog import Machine, UnlistedMachine
 from slicewright.infra.components.gke.node_pool_context import SCOPES, NodePoolContext
 from slicewright.infra.plan import GkePoolPlan, Taint
 from slicewright.infra.stack_file import (
@@ -31,11 +32,7 @@ def gpu_node_config(
         **_features(pool),
         # Only pods that tolerate slicewright's taint come to these nodes. The images of GKE, of
         # NVIDIA's operator and of slicewright's pods exist for both architectures.
-        taint_config=(
-            gcp.container.NodePoolNodeConfigTaintConfigArgs(architecture_taint_behavior="NONE")
-            if pool.settings.machine.architecture == "arm64"
-            else None
-        ),
+        taint_config=without_arm_taint(pool.settings.machine),
         labels=dict(pool.labels),
         resource_labels=dict(pool.settings.resource_labels) or None,
         taints=[_taint(taint) for taint in pool.taints],
@@ -45,6 +42,15 @@ def gpu_node_config(
             mode="GKE_METADATA"
         ),
     )
+
+
+def without_arm_taint(
+    machine: Machine | UnlistedMachine,
+) -> gcp.container.NodePoolNodeConfigTaintConfigArgs | None:
+    """Keeps GKE's taint off nodes with Arm processors. None for others: GKE's default."""
+    if machine.architecture != "arm64":
+        return None
+    return gcp.container.NodePoolNodeConfigTaintConfigArgs(architecture_taint_behavior="NONE")
 
 
 def _accelerator(pool: GkePoolPlan) -> gcp.container.NodePoolNodeConfigGuestAcceleratorArgs:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from slicewright.infra.components.gke.gpu_node import gpu_node_config
+from slicewright.infra.components.gke.gpu_node import gpu_node_config, without_arm_taint
 from slicewright.infra.components.gke.node_pool_context import SCOPES, NodePoolContext
 from slicewright.infra.plan import (
     GPU_NETWORK_LABEL,
@@ -46,6 +46,8 @@ def system_pool(
             machine_type=pool.machine_type,
             labels=dict(SYSTEM_LABELS),
             boot_disk_kms_key=context.kms_key,
+            # The controller and the add-ons have images for both architectures.
+            taint_config=without_arm_taint(pool.machine),
             service_account=context.account.email,
             oauth_scopes=list(SCOPES),
             workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(

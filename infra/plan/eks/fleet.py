@@ -18,11 +18,11 @@ from slicewright.infra.plan.eks.templates import check_instance_tags, system_tem
 from slicewright.infra.plan.findings import Checked, Stated, each, refuse
 from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
 from slicewright.infra.plan.gpu_operator.settings import check_operator, resolved
+from slicewright.infra.plan.machines.kubernetes_versions import check_eks_version
 from slicewright.infra.plan.machines.regions import (
     aws_region,
     check_aws_zones,
     check_control_plane,
-    check_eks_version,
     check_one_spelling,
 )
 from slicewright.infra.plan.model.clusters import EksClusterPlan

@@ -7,6 +7,7 @@ from typing import Final
 from slicewright.infra import catalog
 from slicewright.infra.plan.eks.addons import NODE_MONITORING
 from slicewright.infra.plan.eks.identities import AGENT
+from slicewright.infra.plan.eks.image_issues import image_issue_notes
 from slicewright.infra.plan.machines.regions import (
     control_plane_zones,
     offered_zones,
@@ -39,6 +40,7 @@ def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
         return [
             *_by_letter(pool, cluster.region),
             *_release_version(pool, cluster),
+            *image_issue_notes(pool),
             *_other_machines(pool),
         ]
     return [
@@ -46,6 +48,7 @@ def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
         *_volume_key(pool),
         *_reserved(pool),
         *_release_version(pool, cluster),
+        *image_issue_notes(pool),
         *_interfaces(pool),
         *_placement(pool),
         *_other_machines(pool),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import AwsRegion, Image, Machine
+from slicewright.infra.plan.eks.image_issues import check_image_issues
 from slicewright.infra.plan.eks.interconnect import check_placement, interfaces_of
 from slicewright.infra.plan.eks.karpenter import by_karpenter
 from slicewright.infra.plan.eks.karpenter_pools import (
@@ -74,6 +75,7 @@ def eks_pool(
     yield from check_offered(pool.capacity, gpu_machine.machine, path)
     yield from check_offered_there(gpu_machine.machine, region, zones, path, stated)
     yield from _check_image(pool, gpu_machine.machine, image, path)
+    yield from check_image_issues(pool, image, machines, path)
     if common is None:
         return None
     yield from _check_addresses(common.offer, machines, path)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from slicewright.apis.names import POOL_LABEL
 from slicewright.infra import stack_file
-from slicewright.infra.plan.existing.hosts import gpu_of, plan_hosts
+from slicewright.infra.plan.existing.gpus import gpu_of_nodes
+from slicewright.infra.plan.existing.hosts import plan_hosts
 from slicewright.infra.plan.findings import Checked, Stated, each, refuse
 from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
 from slicewright.infra.plan.gpu_operator.drivers import operator_driver, rolled_driver
@@ -62,7 +63,7 @@ def plan_existing(
 def _pool(fleet: stack_file.ByoFleet, i: int, stated: Stated) -> Checked[ExistingPoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     yield from _check_keys(pool, path)
-    gpu = yield from gpu_of(pool.gpu, (*path, "gpu"), stated)
+    gpu = yield from gpu_of_nodes(pool.gpu, (*path, "gpu"), stated)
     common = yield from pool_plan(
         pool,
         path,

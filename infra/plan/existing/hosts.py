@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 
-from slicewright.infra import catalog, geometry, stack_file
+from slicewright.infra import geometry, stack_file
 from slicewright.infra.catalog import Gpu
 from slicewright.infra.geometry import Fit, Misfit, Placement
-from slicewright.infra.plan.findings import (
-    CATALOG,
-    Checked,
-    Finding,
-    Stated,
-    listed,
-    nearest,
-    refuse,
-)
+from slicewright.infra.plan.existing.gpus import gpu_of_model
+from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, refuse
 from slicewright.infra.plan.model.hosts import HostGpuPlan, HostPlan
-
-
-def gpu_of(
-    choice: stack_file.GpuChoice, path: stack_file.Path, stated: Stated
-) -> Checked[Gpu | None]:
-    """The GPU model of a host or of existing nodes."""
-    gpus = catalog.load().gpus
-    if not stated.has((*path, "model")):
-        return None
-    if choice.model in gpus:
-        return gpus[choice.model]
-    if exclusion := catalog.load().why_excluded(choice.model):
-        yield refuse(
-            (*path, "model"),
-            f"{choice.model} {exclusion.reason}",
-            f"the catalog has {listed(exclusion.instead)}",
-            exclusion.source,
-        )
-        return None
-    # By the name that nvidia-smi prints, too: H100-NVL is "NVIDIA H100 NVL", here H100-94.
-    asked_for = _folded(choice.model)
-    meant = [
-        gpu.name
-        for gpu in gpus.values()
-        if asked_for in (_folded(gpu.name), *map(_folded, gpu.products))
-    ]
-    hint = f"did you mean {meant[0]}?" if len(meant) == 1 else nearest(choice.model, [*gpus])
-    yield refuse((*path, "model"), f"{choice.model} is not in the catalog", hint, CATALOG)
-    return None
-
-
-def _folded(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.casefold()).removeprefix("nvidia")
 
 
 def plan_hosts(hosts: tuple[stack_file.Host, ...], stated: Stated) -> Checked[tuple[HostPlan, ...]]:
@@ -73,7 +32,7 @@ def plan_hosts(hosts: tuple[stack_file.Host, ...], stated: Stated) -> Checked[tu
 
 
 def _host(host: stack_file.Host, path: stack_file.Path, stated: Stated) -> Checked[HostPlan | None]:
-    gpu = yield from gpu_of(host.gpu, (*path, "gpu"), stated)
+    gpu = yield from gpu_of_model(host.gpu.model, (*path, "gpu"), stated)
     gpus, indexes = [], set()
     for i, stated_gpu in enumerate(host.gpus):
         at = (*path, "gpus", i)

@@ -20,7 +20,8 @@ from slicewright.infra.plan.gke.node_counts import check_counts
 from slicewright.infra.plan.gke.pools import ClusterPlace, gke_pool
 from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin
 from slicewright.infra.plan.gpu_operator.settings import check_on_gke, check_operator, resolved
-from slicewright.infra.plan.machines.regions import check_gcp_zones, check_gke_version, gcp_region
+from slicewright.infra.plan.machines.kubernetes_versions import check_gke_version
+from slicewright.infra.plan.machines.regions import check_gcp_zones, gcp_region
 from slicewright.infra.plan.model.clusters import GkeClusterPlan
 from slicewright.infra.plan.model.fleets import CommonPlanner, GkeFleetPlan
 from slicewright.infra.plan.model.pools import SystemPoolPlan

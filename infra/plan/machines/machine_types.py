@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from slicewright.infra import catalog, stack_file
-from slicewright.infra.catalog import Cloud, Machine
+from slicewright.infra.catalog import Cloud, Machine, UnlistedMachine
 from slicewright.infra.plan.findings import (
     CATALOG,
     Checked,
     Finding,
     Stated,
     listed,
-    nearest,
     refuse,
 )
 from slicewright.infra.plan.model.nodes import GpuMachine
@@ -24,6 +23,9 @@ _SUGGESTIONS = 3
 _MISSPELLED = 0.75
 """Least similarity (0 to 1, difflib) at which a name counts as a misspelling of another."""
 _ALL = "all are in infra/catalog/data/machines.toml"
+_ALL_GENERAL: Mapping[Cloud, str] = {
+    cloud: f"all are in infra/catalog/data/{cloud}_machines.tsv" for cloud in ("eks", "gke")
+}
 
 
 def machine_of(
@@ -32,7 +34,7 @@ def machine_of(
     """The GPU machine of a pool, with its own GPUs or with attached ones."""
     if not stated.has((*path, "machine_type")):
         return None
-    machine = yield from _machine(name, cloud, (*path, "machine_type"), gpus=True)
+    machine = yield from named_machine(name, cloud, (*path, "machine_type"))
     if machine is None:
         return None
     if machine.gpu is None:
@@ -93,23 +95,28 @@ def _with_attached_gpus(
 
 
 def _not_attachable(machine: Machine, model: str, models: Sequence[str], path: Path) -> Finding:
+    meant = next((name for name in models if catalog.same_name(model, name)), None)
+    instead = f"did you mean {meant}?" if meant else f"known: {listed(models)}"
     # V100 and P100 can be attached, but not partitioned, so the catalog does not have them.
     if model not in catalog.load().gpus:
-        return refuse(path, f"{model} is not in the catalog", nearest(model, models), CATALOG)
-    reason = f"{model} cannot be attached to {machine.name}"
-    return refuse(path, reason, nearest(model, models), machine.source)
+        return refuse(path, f"{model} is not in the catalog", instead, CATALOG)
+    return refuse(path, f"{model} cannot be attached to {machine.name}", instead, machine.source)
 
 
-def system_machine(name: str, cloud: Cloud) -> Checked[Machine | None]:
+def system_machine(name: str, cloud: Cloud) -> Checked[Machine | UnlistedMachine | None]:
     """The system pool's machine type, which has no GPU."""
     at = ("system_pool", "machine_type")
-    machine = yield from _machine(name, cloud, at, gpus=False)
-    if machine is not None and machine.gpu is not None:
-        alike = _names_with_gpus(_by_size(machine, (m for m in _of(cloud) if not m.gpu)))
+    machine = _catalogued(name, cloud)
+    if machine is None:
+        known_error = _certain_error(name, cloud, at, gpus=False)
+        yield known_error or _misspelled(name, cloud, at, gpus=False)
+        return None if known_error else UnlistedMachine(name=name, cloud=cloud)
+    if machine.gpu is not None:
+        alike = _names_with_gpus(_by_size(machine, catalog.general_machines(cloud)))
         yield refuse(
             at,
             f"{name} has GPUs, which would be idle in the system pool",
-            f"nearest in size without: {alike}; {_ALL}",
+            f"nearest in size without: {alike}; {_ALL_GENERAL[cloud]}",
             machine.source,
         )
         return None
@@ -118,40 +125,67 @@ def system_machine(name: str, cloud: Cloud) -> Checked[Machine | None]:
 
 def named_machine(name: str, cloud: Cloud, path: Path) -> Checked[Machine | None]:
     """A machine type of the catalog, with GPUs or without."""
-    return (yield from _machine(name, cloud, path, gpus=True))
+    machine = _catalogued(name, cloud)
+    if machine is None:
+        yield _certain_error(name, cloud, path, gpus=True) or _misspelled(
+            name, cloud, path, gpus=True
+        )
+    return machine
 
 
-def _machine(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Checked[Machine | None]:
-    machines = catalog.load().machines
-    if machine := machines.get((cloud, name)):
-        return machine
+def _catalogued(name: str, cloud: Cloud) -> Machine | None:
+    return catalog.load().machines.get((cloud, name)) or catalog.general_machine(cloud, name)
+
+
+def _certain_error(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Finding | None:
+    """A finding for a machine type that is excluded, or is another cloud's."""
     if exclusion := catalog.load().why_excluded(name, cloud):
         instead = f"{listed(exclusion.instead)}, or another" if gpus else "one without GPUs"
-        yield refuse(
-            path, f"{name} {exclusion.reason}", f"choose {instead}; {_ALL}", exclusion.source
-        )
+        hint = f"choose {instead}; {_all(cloud, gpus=gpus)}"
+        return refuse(path, f"{name} {exclusion.reason}", hint, exclusion.source)
+    other: Cloud = "gke" if cloud == "eks" else "eks"
+    elsewhere = _catalogued(name, other)
+    if elsewhere is None:
         return None
-    elsewhere = next((m for m in machines.values() if m.name == name), None)
-    if elsewhere is not None:
-        reason = f"{name} is a machine type of {elsewhere.cloud}, but the fleet is on {cloud}"
-        alike = _names_with_gpus(
-            _by_size(elsewhere, (m for m in _of(cloud) if bool(m.gpu) is gpus))
-        )
-        yield refuse(path, reason, f"nearest on {cloud}: {alike}; {_ALL}", elsewhere.source)
-        return None
-    candidates = tuple(m.name for m in _of(cloud) if bool(m.gpu or m.attachable) is gpus)
+    reason = f"{name} is a machine type of {elsewhere.cloud}, but the fleet is on {cloud}"
+    alike = _names_with_gpus(_by_size(elsewhere, _candidates(cloud, gpus=gpus)))
+    hint = f"nearest on {cloud}: {alike}; {_all(cloud, gpus=gpus)}"
+    return refuse(path, reason, hint, elsewhere.source)
+
+
+def _misspelled(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Finding:
+    """A finding for a name that no cloud has. A new type without GPUs can be allowed: the plan
+    needs no facts about it.
+    """
+    candidates = tuple(machine.name for machine in _candidates(cloud, gpus=gpus, attachable=True))
     misspelled = nearest_names(name, candidates, count=1, similarity=_MISSPELLED)
     if misspelled:
         hint = f"did you mean {misspelled[0]}?"
     else:
-        family = re.split(r"[-.]", name)[0]
-        related = tuple(
-            candidate for candidate in candidates if re.split(r"[-.]", candidate)[0] == family
-        )
+        family = _family(name)
+        related = tuple(candidate for candidate in candidates if _family(candidate) == family)
         close = nearest_names(name, related or candidates, count=_SUGGESTIONS, similarity=0)
         hint = f"nearest by name: {listed(close or candidates[:_SUGGESTIONS])}"
-    yield refuse(path, f"{name} is not in the catalog", f"{hint}; {_ALL}", CATALOG)
-    return None
+    reason = f"{name} is not in the catalog"
+    return refuse(path, reason, f"{hint}; {_all(cloud, gpus=gpus)}", CATALOG, dated=not gpus)
+
+
+def _family(name: str) -> str:
+    return re.split(r"[-.]", name)[0]
+
+
+def _candidates(cloud: Cloud, *, gpus: bool, attachable: bool = False) -> Iterable[Machine]:
+    """The machine types with GPUs of their own, or all without.
+
+    attachable: with those that GPUs can be attached to.
+    """
+    if not gpus:
+        return catalog.general_machines(cloud)
+    return (m for m in _of(cloud) if m.gpu or (attachable and m.attachable))
+
+
+def _all(cloud: Cloud, *, gpus: bool) -> str:
+    return _ALL if gpus else _ALL_GENERAL[cloud]
 
 
 def _of(cloud: Cloud) -> Iterable[Machine]:
@@ -161,7 +195,7 @@ def _of(cloud: Cloud) -> Iterable[Machine]:
 def _by_size(machine: Machine, machines: Iterable[Machine]) -> list[Machine]:
     """The nearest: first by GPU model and count, then by vCPUs and memory."""
 
-    def distance(other: Machine) -> tuple[bool, int, int, int]:
+    def distance(other: Machine) -> tuple[bool, int, int, float]:
         return (
             other.gpu is not machine.gpu,
             abs(other.gpu_count - machine.gpu_count),

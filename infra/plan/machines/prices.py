@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from slicewright.infra import stack_file
-from slicewright.infra.catalog import Machine, Price
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.catalog import Billing, Machine, Price, UnlistedMachine
 from slicewright.infra.plan.model.fleets import (
     EksFleetPlan,
     ExistingFleetPlan,
@@ -15,7 +15,7 @@ from slicewright.infra.plan.model.fleets import (
     GkeFleetPlan,
 )
 from slicewright.infra.plan.model.nodes import NodeCount
-from slicewright.infra.plan.model.pools import CloudSettings, SystemPoolPlan
+from slicewright.infra.plan.model.pools import CloudSettings, GkeSettings, SystemPoolPlan
 
 NOT_INCLUDED: Final = (
     "control plane",
@@ -26,6 +26,10 @@ NOT_INCLUDED: Final = (
     "discounts",
 )
 """Parts of the cost that no price of the catalog includes."""
+
+
+HOURS_PER_MONTH: Final = 730
+"""365 days of 24 hours, over 12 months, as in both clouds' calculators."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +57,11 @@ class Cost:
     missing: tuple[tuple[str, str], ...]
     """Pools and hosts whose price is unknown, and the reasons. They are not in the sums."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, hours: int = 1) -> dict[str, Any]:
+        """The cost of that many hours."""
         return {
-            "min": round(self.fewest, 4) if self.priced else None,
-            "max": round(self.most, 4) if self.priced else None,
+            "min": round(self.fewest * hours, 4) if self.priced else None,
+            "max": round(self.most * hours, 4) if self.priced else None,
             "spot_samples": list(self.sampled),
             "unknown": [name for name, _ in self.missing],
             "why_unknown": dict(self.missing),
@@ -64,13 +69,13 @@ class Cost:
         }
 
 
-def quote(machine: Machine, capacity: stack_file.Capacity, region: str) -> Quote:
+def quote(machine: Machine | UnlistedMachine, capacity: stack_file.Capacity, region: str) -> Quote:
     """The price of a machine. A reservation is billed as on-demand. Other kinds have own prices."""
-    if not isinstance(capacity, stack_file.OnDemand | stack_file.Spot | stack_file.Reservation):
+    kind = _billing(capacity)
+    if kind is None:
         return Quote(price=None, missing=f"there is no list price for {capacity.mode}")
-    kind: Literal["on-demand", "spot"] = (
-        "spot" if isinstance(capacity, stack_file.Spot) else "on-demand"
-    )
+    if isinstance(machine, UnlistedMachine):
+        return Quote(price=None, missing=f"{machine.name} is not in the catalog")
     if price := machine.price(kind, region):
         return Quote(price=price)
     return Quote(
@@ -80,8 +85,38 @@ def quote(machine: Machine, capacity: stack_file.Capacity, region: str) -> Quote
     )
 
 
-def pool_quote(settings: CloudSettings, fleet: FleetPlan) -> Quote:
-    return quote(settings.machine, settings.capacity, region_of(fleet))
+def _billing(capacity: stack_file.Capacity) -> Billing | None:
+    """None: at a price of its own, which no list has."""
+    if isinstance(capacity, stack_file.Spot):
+        return "spot"
+    is_on_demand = isinstance(capacity, stack_file.OnDemand | stack_file.Reservation)
+    return "on-demand" if is_on_demand else None
+
+
+def pool_quote(settings: CloudSettings, gpus: int, fleet: FleetPlan) -> Quote:
+    """The price of a pool's node. gpus: of a node, counted if they are attached to the machine."""
+    region = region_of(fleet)
+    quoted = quote(settings.machine, settings.capacity, region)
+    if quoted.price is None or not isinstance(settings, GkeSettings) or settings.machine.gpu:
+        return quoted
+    price = quoted.price
+    of_gpu = catalog.load().accelerators[settings.accelerator].price(price.capacity, region)
+    if of_gpu is None:
+        missing = f"no known list price for {settings.accelerator} {price.capacity} in {region}"
+        return Quote(price=None, missing=missing)
+    return Quote(price=_with_gpus(price, of_gpu, gpus))
+
+
+def _with_gpus(machine: Price, gpu: Price, count: int) -> Price:
+    """The price of a machine with attached GPUs, as old as the older list."""
+    return Price(
+        usd_per_hour=machine.usd_per_hour + count * gpu.usd_per_hour,
+        capacity=machine.capacity,
+        region=machine.region,
+        date=gpu.date and min(gpu.date, machine.date or gpu.date),
+        source=f"machine: {machine.source}; GPUs: {gpu.source}",
+        caveat=gpu.caveat or machine.caveat,
+    )
 
 
 def system_quote(system: SystemPoolPlan, fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
@@ -124,6 +159,6 @@ def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
             yield name, nodes, Quote(price=None, missing="not created by this stack")
         return
     for pool in fleet.pools:
-        yield pool.name, pool.nodes, pool_quote(pool.settings, fleet)
+        yield pool.name, pool.nodes, pool_quote(pool.settings, pool.gpu_count, fleet)
     if (system := fleet.system) is not None:
         yield system.name, system.nodes, system_quote(system, fleet)

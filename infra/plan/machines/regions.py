@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import date
 
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.catalog import AwsRegion, Machine
@@ -22,7 +23,7 @@ def aws_region(cluster: stack_file.EksCluster) -> Checked[AwsRegion | None]:
     aws = catalog.aws()
     region = aws.regions.get(cluster.region)
     if region is None:
-        yield _unknown("AWS", cluster.region, tuple(aws.regions), aws.date, _REGION, _AWS_ZONES)
+        yield _unknown("AWS", cluster.region, tuple(aws.regions), aws.day, _REGION, _AWS_ZONES)
     return region
 
 
@@ -31,7 +32,7 @@ def gcp_region(location: str) -> Checked[str | None]:
     gcp = catalog.gcp()
     region = location[:-2] if location[-2] == "-" else location
     if region not in gcp.zones:
-        yield _unknown("Google Cloud", region, tuple(gcp.zones), gcp.date, _LOCATION, _GCP_ZONES)
+        yield _unknown("Google Cloud", region, tuple(gcp.zones), gcp.day, _LOCATION, _GCP_ZONES)
         return None
     if location != region and location not in gcp.zones[region]:
         yield _not_a_zone(location, region, gcp.zones[region], _LOCATION, _GCP_ZONES)
@@ -40,11 +41,11 @@ def gcp_region(location: str) -> Checked[str | None]:
 
 
 def _unknown(
-    cloud: str, region: str, regions: Sequence[str], date: str, path: stack_file.Path, source: str
+    cloud: str, region: str, regions: Sequence[str], day: date, path: stack_file.Path, source: str
 ) -> Finding:
     return refuse(
         path,
-        f"{region} is not a region that {cloud} had on {date}",
+        f"{region} is not a region that {cloud} had on {day}",
         nearest(region, regions),
         source,
         dated=True,
@@ -216,31 +217,6 @@ def check_offered_there(
                 _OFFERINGS,
                 dated=True,
             )
-
-
-def check_eks_version(cluster: stack_file.EksCluster) -> Checked[None]:
-    aws = catalog.aws()
-    if cluster.version is not None and cluster.version not in aws.versions:
-        yield _no_version("EKS", cluster.version, aws.versions, aws.date)
-
-
-def check_gke_version(cluster: stack_file.GkeCluster) -> Checked[None]:
-    gcp, version = catalog.gcp(), cluster.version
-    versions = gcp.versions
-    if cluster.release_channel == "EXTENDED":
-        versions = (*gcp.extended_versions, *versions)
-    if version not in (None, "latest") and ".".join(version.split(".")[:2]) not in versions:
-        yield _no_version("GKE", version, versions, gcp.date)
-
-
-def _no_version(cloud: str, version: str, versions: Sequence[str], date: str) -> Finding:
-    return refuse(
-        ("cluster", "version"),
-        f"{version} is not a Kubernetes version that {cloud} had on {date}",
-        f"known: {listed(versions)}",
-        f"{cloud} docs, Kubernetes versions",
-        dated=True,
-    )
 
 
 def _id_of(zone: str, region: AwsRegion) -> bool:

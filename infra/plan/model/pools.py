@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from slicewright.infra.catalog import Gpu, Machine
+from slicewright.infra.catalog import Gpu, Machine, UnlistedMachine
 from slicewright.infra.plan.model.clusters import GpuNetwork
 from slicewright.infra.plan.model.launch_templates import EksTemplate
 from slicewright.infra.plan.model.nodes import NodeCount, Taint
@@ -220,7 +220,7 @@ CloudPoolPlan = GkePoolPlan | EksPoolPlan
 @dataclass(frozen=True, kw_only=True)
 class SystemPoolPlan:
     name: str
-    machine: Machine
+    machine: Machine | UnlistedMachine
     zones: tuple[str, ...]
     nodes: NodeCount
     template: EksTemplate | None = None

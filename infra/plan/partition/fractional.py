@@ -25,6 +25,9 @@ def containers_per_gpu(fractional: stack_file.Fractional) -> int:
     return fractional.shares_per_gpu or _DEFAULT_SHARES[fractional.provider]
 
 
+_VKE_MEMORY = "vke.volcengine.com/mgpu-memory"
+
+
 def fractional_resources(
     fractional: stack_file.Fractional, gpu: Gpu, count: int
 ) -> Mapping[str, int]:
@@ -33,7 +36,7 @@ def fractional_resources(
         return {"nvidia.com/gpu": count * containers_per_gpu(fractional)}
     return {
         "vke.volcengine.com/mgpu-core": 100 * count,
-        "vke.volcengine.com/mgpu-memory": gpu.memory_mib * count,
+        **({} if gpu.memory_mib is None else {_VKE_MEMORY: gpu.memory_mib * count}),
     }
 
 
@@ -191,7 +194,7 @@ def plan_workloads(
                 f"write {most} or less",
                 "Kubernetes docs, Pods: a pod runs on one node",
             )
-        largest = max((gpu.memory_mib for gpu, _ in nodes), default=None)
+        largest = max((gpu.memory_mib or 0 for gpu, _ in nodes), default=0) or None
         source = _VKE if fleet.fractional.provider == "vke" else _HAMI
         if stated.has((*at, "cards")):
             wrong = tuple(_check_request(workload.gpu_share, at, source, most, largest))

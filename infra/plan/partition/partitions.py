@@ -201,7 +201,9 @@ def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:
     if gpu.family is None:
         yield refuse(
             path,
-            f"{gpu.name} has no MIG: it cannot be partitioned",
+            f"{gpu.name} has MIG, but its profiles are not in the catalog"
+            if gpu.unlisted_mig
+            else f"{gpu.name} has no MIG: it cannot be partitioned",
             "write partition: none",
             gpu.source,
         )

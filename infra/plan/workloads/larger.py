@@ -15,6 +15,6 @@ def larger(pool: PoolPlan, mib: float) -> str:
     least = min(fitting, key=lambda p: (p.memory_mib or 0, p.name), default=None)
     if least is not None:
         return f"a pool with partitions of {least.name} or more"
-    if pool.gpu.memory_mib >= mib:
+    if pool.gpu.memory_mib is not None and pool.gpu.memory_mib >= mib:
         return "a pool with whole GPUs"
     return "GPUs with more memory, or several by tensor_parallel"

@@ -72,7 +72,7 @@ class PlacedWorkload:
         machine, requests = self.pool.settings.machine, self.workload.requests
         by_cpu = [machine.vcpus // requests.cpu] if requests.cpu is not None else []
         by_memory = (
-            [machine.memory_gib * 1024 // stack_file.mebibytes(requests.memory)]
+            [int(machine.memory_gib * 1024) // stack_file.mebibytes(requests.memory)]
             if requests.memory is not None
             else []
         )

@@ -67,6 +67,16 @@ NEEDLESS: Mapping[tuple[str, str], str] = {
     "existing cluster",
     ("PrometheusStack", "grafana"): "remove it: Grafana is under the AGPL, so slicewright does "
     "not deploy it; your own loads the dashboards from ConfigMaps, see docs/how-to/monitoring.md",
+    **dict.fromkeys(
+        (
+            ("GkePool", "mig_strategy"),
+            ("EksPool", "mig_strategy"),
+            ("ByoPool", "mig_strategy"),
+        ),
+        "write gpu_operator.mig_strategy: one strategy for all pools of the cluster",
+    ),
+    ("GkePool", "confidential"): "remove it: slicewright makes no confidential nodes, whose GPUs "
+    "Google's installer does not partition",
 }
 """(Model, key of another cloud or of an earlier slicewright) -> why the model does not need it."""
 

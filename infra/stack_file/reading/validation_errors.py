@@ -100,6 +100,11 @@ def _type_problem(
 ) -> tuple[Problem, Fix]:
     annotation, as_written = type_at(parent, path[-1]) if path else None, source.as_written(path)
     value, instead = coerce(expected, actual, annotation, as_written)
+    if isinstance(actual, list) and path[-1:] == ("gpu",):
+        instead = (
+            "give nodes with one GPU model each: neither slicewright nor NVIDIA's GPU operator "
+            "has layouts for two models in one node"
+        )
     if value is None and path[-1:] and path[-1] in MODES:
         instead = f"write {MODES[str(path[-1])]}"
     if actual is None and not is_required(parent, path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from slicewright.infra.stack_file.schema.constraints import (
     OWN_LIMIT,
@@ -22,6 +22,28 @@ class GpuChoice(SpecModel):
 
     model: Annotated[str, FreeText("a GPU model", "slicewright's catalog", "A100-40", "T4")]
     """The catalog's name: A100-40, H100-80, T4."""
+    count: GpuCount
+
+
+class NodeGpus(SpecModel):
+    """The GPUs of existing nodes. Exactly one of `model` and `product`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            # Types are included: a key that is null counts as absent.
+            "oneOf": [
+                {"required": [key], "properties": {key: {"type": "string"}}}
+                for key in ("model", "product")
+            ]
+        }
+    )
+
+    model: (
+        Annotated[str, FreeText("a GPU model", "slicewright's catalog", "A100-40", "T4")] | None
+    ) = None
+    """The catalog's name: A100-40, H100-80, T4."""
+    product: Annotated[str, FreeText("a product", "nvidia-smi -L", "NVIDIA A10")] | None = None
+    """NVML's name, as `nvidia-smi -L` prints it. A GPU that the catalog lacks can be used whole."""
     count: GpuCount
 
 

@@ -125,6 +125,19 @@ Replicas = Annotated[
 ]
 
 
+MpsReplicas = Annotated[
+    int,
+    IntRange(
+        minimum=2,
+        maximum=48,
+        unit="replica",
+        why_maximum="MPS has at most 48 clients per GPU",
+        source="NVIDIA MPS docs, limitations",
+        alternative="sharing: none",
+    ),
+]
+
+
 def _replicas_tag(value: Any) -> str:
     return "per resource" if isinstance(value, dict) else "uniform"
 
@@ -133,6 +146,21 @@ ReplicaCounts = Annotated[
     Annotated[Replicas, Tag("uniform")]
     | Annotated[
         Mapping[ResourceName, Replicas],
+        NotEmpty(
+            why="nothing would be shared",
+            instead="name a resource, or write one number for all",
+            source="NVIDIA/k8s-device-plugin, internal/plugin and README",
+        ),
+        Tag("per resource"),
+    ],
+    Discriminator(_replicas_tag),
+]
+
+
+MpsReplicaCounts = Annotated[
+    Annotated[MpsReplicas, Tag("uniform")]
+    | Annotated[
+        Mapping[ResourceName, MpsReplicas],
         NotEmpty(
             why="nothing would be shared",
             instead="name a resource, or write one number for all",
@@ -171,6 +199,7 @@ class Mps(_Replicated):
     """Pods run concurrently, each with a part of memory and threads. With MIG only on GKE."""
 
     mode: Literal["mps"]
+    replicas: MpsReplicaCounts
 
 
 class FractionalSharing(SpecModel):

@@ -16,7 +16,7 @@ from slicewright.infra.stack_file.schema.field_types import (
     LabelValue,
     NodeCount,
 )
-from slicewright.infra.stack_file.schema.hosts import GpuChoice
+from slicewright.infra.stack_file.schema.hosts import NodeGpus
 from slicewright.infra.stack_file.schema.model import SpecModel
 from slicewright.infra.stack_file.schema.partition import (
     Exclusive,
@@ -88,7 +88,7 @@ class ByoPool(_Pool):
     """Nodes that already exist."""
 
     name: Annotated[str, DnsLabel(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
-    gpu: GpuChoice
+    gpu: NodeGpus
     """The GPUs of every node."""
     select: Labels = Field(default_factory=dict)
     """Labels that select the nodes. By default `slicewright.io/pool: <name>`."""

@@ -28,22 +28,23 @@ def own_machines() -> Mapping[str, Machine]:
 
 def _of_catalog() -> Mapping[str, Machine]:
     found = {}
-    for (cloud, name), row in catalog.load().machines.items():
-        if cloud == "eks":
-            found[name] = Machine(
-                name=name,
-                vcpu=row.vcpus,
-                ram_gib=row.memory_gib,
-                memory_ki=capacity_memory_ki(row.memory_gib),
-                # The limit of most types with 4 or more interfaces, where none is published.
-                # Source: awslabs/amazon-eks-ami, max-pods-calculator.sh (110 below 30 vCPU).
-                pods=row.pods or (110 if row.vcpus < 30 else 250),
-                gpu=row.gpu.name if row.gpu else None,
-                gpu_count=row.gpu_count,
-                efa=row.efa,
-                efa_first_card=row.efa_first_card,
-                architecture=row.architecture,
-            )
+    of_ec2 = [row for row in catalog.load().machines.values() if row.cloud == "eks"]
+    for row in (*of_ec2, *catalog.general_machines("eks")):
+        ram_gib = max(1, int(row.memory_gib))
+        found[row.name] = Machine(
+            name=row.name,
+            vcpu=row.vcpus,
+            ram_gib=ram_gib,
+            memory_ki=capacity_memory_ki(ram_gib),
+            # The limit of most types with 4 or more interfaces, where none is published.
+            # Source: awslabs/amazon-eks-ami, max-pods-calculator.sh (110 below 30 vCPU).
+            pods=row.pods or (110 if row.vcpus < 30 else 250),
+            gpu=row.gpu.name if row.gpu else None,
+            gpu_count=row.gpu_count,
+            efa=row.efa,
+            efa_first_card=row.efa_first_card,
+            architecture=row.architecture,
+        )
     return found
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from slicewright.rehearsal.clouds.core.machines import Machine, load
+from slicewright.infra import catalog
+from slicewright.rehearsal.clouds.core.machines import Machine, capacity_memory_ki, load
 
 GPU_MODELS: Mapping[str, str] = {
     "nvidia-tesla-t4": "T4",
@@ -30,7 +31,27 @@ MIG_MODELS = frozenset({"A100-40", "A100-80", "H100-80", "H200", "B200", "GB200"
 
 @cache
 def machines() -> Mapping[str, Machine]:
+    """Those of machines.toml, and the catalog's other types without GPUs."""
+    return {**_of_catalog(), **own_machines()}
+
+
+@cache
+def own_machines() -> Mapping[str, Machine]:
+    """Those of machines.toml."""
     return load(Path(__file__).parent / "machines.toml")
+
+
+def _of_catalog() -> Mapping[str, Machine]:
+    return {
+        row.name: Machine(
+            name=row.name,
+            vcpu=row.vcpus,
+            ram_gib=max(1, int(row.memory_gib)),
+            memory_ki=capacity_memory_ki(max(1, int(row.memory_gib))),
+            architecture=row.architecture,
+        )
+        for row in catalog.general_machines("gke")
+    }
 
 
 def reserved_memory_ki(ram_gib: int) -> int:

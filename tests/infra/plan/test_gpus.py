@@ -351,25 +351,27 @@ def test_a_note_says_if_it_is_unknown_whether_mps_starts() -> None:
 def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
     (here,) = planned(GKE).pools
     assert isinstance(here.settings, plan.CloudSettings)
-    quote = prices.pool_quote(here.settings, planned(GKE))
+    quote = prices.pool_quote(here.settings, here.gpu_count, planned(GKE))
     assert quote.price is not None
     assert (quote.price.region, quote.price.capacity, quote.price.usd_per_hour) == (
         "us-central1",
         "on-demand",
-        3.6734,
+        3.67339,
     )
-    (there,) = planned(EKS).pools
+    elsewhere = planned(EKS.replace("eu-west-1", "eu-central-1"), machine_type="g7e.2xlarge")
+    (there,) = elsewhere.pools
     assert isinstance(there.settings, plan.CloudSettings)
-    quote = prices.pool_quote(there.settings, planned(EKS))
+    quote = prices.pool_quote(there.settings, there.gpu_count, elsewhere)
     assert quote.price is None
     assert quote.elsewhere is not None
     assert quote.elsewhere.region == "us-east-1"
-    assert quote.missing == "no known list price for p4d.24xlarge on-demand in eu-west-1"
-    cost = prices.fleet_cost(planned(EKS))
+    missing = "no known list price for {} on-demand in eu-central-1"
+    assert quote.missing == missing.format("g7e.2xlarge")
+    cost = prices.fleet_cost(elsewhere)
     assert (cost.priced, cost.most) == ((), 0.0)
     assert cost.missing == (
-        ("a", "no known list price for p4d.24xlarge on-demand in eu-west-1"),
-        ("system", "no known list price for m7i.large on-demand in eu-west-1"),
+        ("a", missing.format("g7e.2xlarge")),
+        ("system", missing.format("m7i.large")),
     )
 
 
@@ -382,23 +384,23 @@ def test_a_total_is_the_priced_pools_at_their_fewest_and_their_most_nodes() -> N
             "nodes": {"min": 1, "max": 3},
             "zones": ["us-central1-a"],
         },
-        {
-            "name": "b",
-            "machine_type": "n1-standard-8",
-            "gpu": {"model": "T4", "count": 1},
-            "nodes": {"count": 2},
-        },
+        {"name": "b", "machine_type": "a4-highgpu-8g", "nodes": {"count": 2}},
     ]
+    raw["node_pools"][1] |= {"zones": ["us-central1-b"], "disk": {"type": "hyperdisk-balanced"}}
     cost = prices.fleet_cost(plan.read(json.dumps(raw), stack_file.Source("test", raw)))
-    assert (cost.fewest, round(cost.most, 4)) == (3.6734, round(3 * 3.6734, 4))
-    assert cost.priced == ("a",)
-    assert [name for name, _ in cost.missing] == ["b", "system"]
+    system = 0.134012
+    assert (round(cost.fewest, 4), round(cost.most, 4)) == (
+        round(3.67339 + system, 4),
+        round(3 * 3.67339 + system, 4),
+    )
+    assert cost.priced == ("a", "system")
+    assert [name for name, _ in cost.missing] == ["b"]
 
 
 def test_capacity_without_a_list_price_has_none() -> None:
     fleet = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 2})
     (pool,) = fleet.pools
     assert isinstance(pool.settings, plan.CloudSettings)
-    assert prices.pool_quote(pool.settings, fleet) == prices.Quote(
+    assert prices.pool_quote(pool.settings, pool.gpu_count, fleet) == prices.Quote(
         price=None, missing="there is no list price for flex-start"
     )

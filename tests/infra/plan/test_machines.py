@@ -30,7 +30,7 @@ def refusals(cloud: str, machine: str, **fleet: Any) -> list[stack_file.Problem]
     [
         ("eks", "p4d.24xl", "is not in the catalog", "did you mean p4d.24xlarge?"),
         ("eks", "dgx", "is not in the catalog", "nearest by name:"),
-        ("gke", "n1-highmem-8", "is not in the catalog", "nearest by name: n1-standard-8"),
+        ("gke", "n1-standard-7", "is not in the catalog", "did you mean n1-standard-8?"),
         (
             "eks",
             "m7i.large",
@@ -156,7 +156,7 @@ def test_a_gpu_left_out_of_the_catalog_is_refused_with_the_reason(model: str, in
     [
         ("gke", "a2-highgpu-1g", "which would be idle in the system pool"),
         ("gke", "e2-medum", "did you mean e2-medium?"),
-        ("eks", "e2-standard-4", "nearest on eks: m6i.xlarge"),
+        ("eks", "e2-standard-4", "nearest on eks: m7i.xlarge, m6i.xlarge, t3.xlarge"),
     ],
 )
 def test_a_system_pool_is_offered_machines_without_gpus(

@@ -98,8 +98,11 @@ def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
     "Capacity Blocks for ML".
     """
     needed: Counter[str] = Counter()
-    system = fleet.system
-    used = [(system.machine, system.nodes.max, False)]
+    used = [
+        (system.machine, system.nodes.max, False)
+        for system in [fleet.system]
+        if isinstance(system.machine, Machine)
+    ]
     used += [
         (_largest(pool), pool.nodes.max, isinstance(pool.settings.capacity, Spot))
         for pool in fleet.pools

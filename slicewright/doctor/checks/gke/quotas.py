@@ -57,7 +57,7 @@ def quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
     needed: Counter[str] = Counter()
     if (system := fleet.system) is not None:
         needed["SSD_TOTAL_GB"] += _SYSTEM_DISK_GB * system.nodes.max
-        if system.machine_type.startswith(_SHARED_CPUS):
+        if system.machine_type.startswith(_SHARED_CPUS) and isinstance(system.machine, Machine):
             needed["CPUS"] += system.machine.vcpus * system.nodes.max
     for pool in fleet.pools:
         nodes = pool.nodes.max
@@ -78,7 +78,7 @@ def project_quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
     """Metric of the project -> GPUs and vCPU of all pools at their maximum size, and networks."""
     needed: Counter[str] = Counter()
     machines: list[tuple[Machine, int]] = []
-    if (system := fleet.system) is not None:
+    if (system := fleet.system) is not None and isinstance(system.machine, Machine):
         machines.append((system.machine, system.nodes.max))
     for pool in fleet.pools:
         if isinstance(pool.settings.capacity, Reservation):

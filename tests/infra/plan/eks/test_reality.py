@@ -182,7 +182,7 @@ def test_the_catalogs_zones_without_control_planes_are_those_that_eks_refuses() 
     [
         ("us-west-2", "us-west-9", "cluster.region: us-west-9 is not a region that AWS had on "),
         ("us-west-2", "us-west-9", "did you mean us-west-"),
-        ('"1.35"', '"9.9"', "9.9 is not a Kubernetes version that EKS had on 2026-11-22; known: "),
+        ('"1.35"', '"9.9"', "9.9 is not a Kubernetes version that EKS had on 2026-11-28; known: "),
         ("p4d.24xlarge", "p6-b200.48xlarge", "p6-b200.48xlarge"),
     ],
 )

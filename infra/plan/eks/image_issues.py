@@ -1,0 +1,71 @@
+"""Releases of EKS images that are known to be broken for the GPUs of a pool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from slicewright.infra import catalog, stack_file
+from slicewright.infra.catalog import Image, ImageIssue, Machine
+from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.model.pools import EksPoolPlan
+
+_AMAZON = re.compile(r"[0-9.]+-([0-9]{8})")
+_BOTTLEROCKET = re.compile(r"([0-9]+(?:\.[0-9]+)+)-.*")
+
+
+def check_image_issues(
+    pool: stack_file.EksPool, image: Image, machines: Sequence[Machine], path: stack_file.Path
+) -> Checked[None]:
+    """Refuses a release that its makers call broken for one of the machine types."""
+    if pool.release_version is None:
+        return
+    release = _release(pool.release_version)
+    for machine, issue in _issues(image.name, machines, release):
+        if issue.certain:
+            yield refuse(
+                (*path, "release_version"),
+                f"{image.name} {release} {issue.defect} ({machine.name})",
+                _remedy(issue),
+                issue.source,
+            )
+
+
+def image_issue_notes(pool: EksPoolPlan) -> list[str]:
+    """Notes on defects that users report of the release, or of the newest one."""
+    settings = pool.settings
+    stated = settings.release_version
+    release = _release(stated) if stated else None
+    machines = (settings.machine, *settings.other_machines)
+    reported = {
+        issue: machine
+        for machine, issue in _issues(settings.ami_type, machines, release)
+        if not issue.certain and (release is not None or stated is None)
+    }
+    return [
+        f"pool {pool.name}: users report that {settings.ami_type} "
+        f"{release or f'since {issue.first}'} {issue.defect} ({machine.name}); {_remedy(issue)} "
+        f"({issue.source})"
+        for issue, machine in reported.items()
+    ]
+
+
+def _issues(
+    image: str, machines: Sequence[Machine], release: str | None
+) -> Iterator[tuple[Machine, ImageIssue]]:
+    for issue in catalog.load().image_issues:
+        affected = next((m for m in machines if issue.affects(image, m.name, release)), None)
+        if affected is not None:
+            yield affected, issue
+
+
+def _release(stated: str) -> str | None:
+    """`1.34.0-20260714` -> `20260714`, `1.54.0-5ed15786` -> `1.54.0`. None: malformed."""
+    match = _AMAZON.fullmatch(stated) or _BOTTLEROCKET.fullmatch(stated)
+    return match[1] if match else None
+
+
+def _remedy(issue: ImageIssue) -> str:
+    if issue.fixed is not None:
+        return f"write a release_version of {issue.fixed} or later"
+    return f"no fixed release is known: write a release_version of {issue.good} or older"
