@@ -37,12 +37,21 @@ def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
         )
 
 
+def _why_not_built(provider: str) -> str:
+    if provider == "vke":
+        return (
+            ": VKE's scheduler belongs to Volcengine's clusters, and its code was never merged "
+            "into Volcano (volcano-sh/volcano #3030)"
+        )
+    return ": the engine's chart is rendered, but it is not yet proven in a cluster"
+
+
 def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str, str]]:
     """Yields path, name of the part, reason and alternative for each such part."""
     if fleet.fractional is not None:
         yield (
             ("fractional",),
             "a scheduler for fractional GPUs",
-            "",
+            _why_not_built(fleet.fractional.provider),
             "write sharing: time-slicing or mps",
         )
