@@ -15,6 +15,7 @@ from slicewright.infra.plan.machines import prices
 from slicewright.infra.plan.partition.partitions import minimum_driver
 from slicewright.infra.stack_file import Path
 from slicewright.show.picture import placements_of
+from slicewright.show.shared_cards_json import shared_cards_json
 
 VERSION = 1
 
@@ -30,6 +31,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         if isinstance(fleet, plan.ExistingFleetPlan)
         else [],
         "workloads": [_plain(request) for request in fleet.workloads],
+        "fractional": shared_cards_json(fleet),
         "deployments": [_deployment(deployment) for deployment in fleet.deployments],
         "monitoring": _monitoring(fleet),
         "files": _files(fleet),
@@ -158,6 +160,7 @@ def _deployment(deployment: plan.DeploymentPlan) -> JsonObject:
         "pool": deployment.workload.pool,
         "resource": deployment.resource,
         "per_pod": deployment.devices,
+        "gpu_share": _plain(deployment.share),
         "profiles": list(deployment.profiles),
         "replicas": deployment.at_first,
         "autoscaling": _autoscaling(deployment),

@@ -95,12 +95,14 @@ class DeploymentPlan:
     @property
     def runs(self) -> int:
         """Replicas that find a place if no other workload takes it first."""
-        places = self.offered // self.devices
+        places = self.offered // self.devices if self.share is None else self.most
         return min(self.most, places, places if self.room is None else self.room)
 
     @property
     def pending(self) -> int:
         """Replicas of this and of all other workloads of the resource that find no place."""
+        if self.share is not None:
+            return self.most - self.runs
         without_device = max(self.demanded - self.offered, 0) // self.devices
         return max(without_device, self.most - self.runs)
 

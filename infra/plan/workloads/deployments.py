@@ -55,6 +55,7 @@ def plan_deployments(
                 placed=placed, replicas=_most_devices(placed, plan) // placed.devices_per_replica
             )
             for placed, plan in scaled
+            if placed.share is None
         ],
         stated,
     )
