@@ -79,9 +79,8 @@ def share_text(request: plan.WorkloadPlan) -> str:
     memory = request.memory_mib_per_card
     if memory is None:
         return f"{cards}, whole"
-    return (
-        f"{cards}, each with {memory} MiB and {request.compute_percent_per_card} % of the compute"
-    )
+    each = " with" if request.cards == 1 else ", each with"
+    return f"{cards}{each} {memory} MiB and {request.compute_percent_per_card} % of the compute"
 
 
 def density(placement: FractionalPlacement) -> float | None:

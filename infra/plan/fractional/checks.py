@@ -88,19 +88,7 @@ def _check_other_pools(
 def _check_pool(
     pool: AnyPool, path: stack_file.Path, fleet: stack_file.Fleet, stated: Stated
 ) -> Checked[None]:
-    """Refuses a second device plugin on the pool's nodes, and nodes that come by themselves."""
-    if (
-        fleet.cloud == "gke"
-        and isinstance(pool.partition, stack_file.Operator)
-        and stated.has((*path, "partition"))
-    ):
-        yield refuse(
-            (*path, "sharing"),
-            "the GPU operator's device plugin would advertise the same GPUs: a node has one "
-            "device plugin",
-            "leave partition out, or share by time-slicing",
-            HAMI,
-        )
+    """Refuses nodes that come by themselves."""
     fractional = fleet.fractional
     if (
         isinstance(pool.nodes, stack_file.Autoscaled)
