@@ -54,12 +54,12 @@ def test_each_share_is_drawn_to_scale() -> None:
     assert [len(bar) for bar in bars] == [20, 4, 4]  # 50, 10 and 10 % of 40 columns
     assert first_compute[0].count("·") == 12
     assert first_compute[1] == "30"
-    assert int(first_memory[1]) == int(first_memory[2]) - 11513 - 1 - 2 * 2304  # units of 2 MiB
+    assert int(first_memory[1]) == int(first_memory[2]) - 11513 - 2 * 2304
 
 
 def test_pods_are_named_with_their_card_or_the_reason_why_they_have_none() -> None:
     shown = text(planned())
-    assert "a = half (11514 MiB, 50 %), b = tenth-1 (2304 MiB, 10 %)" in shown
+    assert "a = half (11513 MiB, 50 %), b = tenth-1 (2304 MiB, 10 %)" in shown
     assert (
         "whole-3 does not fit: it needs 2 cards with all memory and compute on one node; a node 1 "
         "has 1, and no other node has more" in shown

@@ -235,11 +235,11 @@ def test_a_node_has_one_device_plugin(provider: str) -> None:
                 "nodes": {"count": 1},
                 "image_type": "UBUNTU_CONTAINERD",
                 "sharing": "fractional",
-                "partition": {"mode": "operator", "gpus": [{"index": [0, 1], "layout": {}}]},
+                "partition": {"mode": "operator", "layout": {"1g.5gb": 7}},
             }
         ],
     }
-    assert "a node has one device plugin" in refusals(gke)["node_pools.0.sharing"]
+    assert "cannot be combined" in refusals(gke)["node_pools.0.sharing"]
     del gke["gpu_operator"], gke["node_pools"][0]["partition"]
     (pool,) = planned(gke).pools
     assert pool.labels["gke-no-default-nvidia-gpu-device-plugin"] == "true"
