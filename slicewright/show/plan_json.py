@@ -160,7 +160,7 @@ def _deployment(deployment: plan.DeploymentPlan) -> JsonObject:
         "pool": deployment.workload.pool,
         "resource": deployment.resource,
         "per_pod": deployment.devices,
-        "gpu_share": _plain(deployment.share),
+        "gpu_share": _share(deployment.share),
         "profiles": list(deployment.profiles),
         "replicas": deployment.at_first,
         "autoscaling": _autoscaling(deployment),
@@ -176,6 +176,18 @@ def _deployment(deployment: plan.DeploymentPlan) -> JsonObject:
         }
         if memory
         else None,
+    }
+
+
+def _share(share: plan.WorkloadPlan | None) -> JsonObject | None:
+    if share is None:
+        return None
+    return {
+        "cards": share.cards,
+        "memory_mib_per_card": share.memory_mib_per_card,
+        "compute_percent_per_card": share.compute_percent_per_card,
+        "requests": dict(share.requests),
+        "annotations": dict(share.annotations),
     }
 
 

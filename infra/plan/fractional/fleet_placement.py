@@ -57,7 +57,7 @@ def _pods(
 ) -> Iterator[SharingPod]:
     """most: the replicas that a served workload may have."""
     shape, settings = card_shape(share, engine), engine.settings
-    plain = isinstance(workload, stack_file.Workload)
+    plain = workload if isinstance(workload, stack_file.Workload) else None
     count = workload.replicas if most is None else most
     for i in range(count):
         yield SharingPod(
@@ -68,8 +68,8 @@ def _pods(
             compute_percent=shape.compute_percent,
             node_policy=share.node_policy or settings.node_policy,
             gpu_policy=share.gpu_policy or settings.gpu_policy,
-            containers=workload.containers if isinstance(workload, stack_file.Workload) else 1,
-            pool=None if plain or isinstance(workload, stack_file.Workload) else workload.pool,
+            containers=plain.containers if plain else 1,
+            pool=None if isinstance(workload, stack_file.Workload) else workload.pool,
         )
 
 

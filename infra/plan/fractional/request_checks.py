@@ -37,7 +37,8 @@ def check_settings(
                     HAMI,
                     in_key=True,
                 )
-        yield from _check_containers(workload, path, name, stated)
+    if engine.provider == "volcano":
+        yield from _check_containers(workload, path, stated)
     if engine.provider == "vke" and not isinstance(workload, stack_file.Workload):
         yield refuse(
             at,
@@ -48,7 +49,7 @@ def check_settings(
 
 
 def _check_containers(
-    workload: stack_file.AnyWorkload, path: stack_file.Path, name: str, stated: Stated
+    workload: stack_file.AnyWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
     if (
         isinstance(workload, stack_file.Workload)
@@ -57,7 +58,7 @@ def _check_containers(
     ):
         yield refuse(
             (*path, "containers"),
-            f"{name} counts several containers of a pod on one card once, and gives their memory "
+            "Volcano counts several containers of a pod on one card once, and gives their memory "
             "away a second time",
             "write 1, or provider: hami",
             VOLCANO,

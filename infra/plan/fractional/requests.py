@@ -110,16 +110,17 @@ def _request(
     workloads: Sequence[stack_file.AnyWorkload],
 ) -> WorkloadPlan:
     shape = card_shape(share, engine)
-    plain = isinstance(workload, stack_file.Workload)
+    plain = workload if isinstance(workload, stack_file.Workload) else None
+    containers = plain.containers if plain else 1
     return WorkloadPlan(
         name=workload.name,
         cards=shape.cards,
         memory_mib_per_card=shape.memory_mib,
         compute_percent_per_card=shape.compute_percent,
         requests=_resources(share, shape, engine),
-        annotations=_annotations(share, engine, workloads),
-        replicas=workload.replicas if plain else 0,
-        containers=workload.containers if isinstance(workload, stack_file.Workload) else 1,
+        annotations=_annotations(share, containers, engine, workloads),
+        replicas=plain.replicas if plain else 0,
+        containers=containers,
     )
 
 
@@ -161,6 +162,7 @@ def _resources(
 
 def _annotations(
     share: stack_file.FractionalRequest,
+    containers: int,
     engine: Engine,
     workloads: Sequence[stack_file.AnyWorkload],
 ) -> Mapping[str, str]:
@@ -175,6 +177,7 @@ def _annotations(
         case "volcano":
             return {"volcano.sh/vgpu-mode": "hami-core"}
         case _:
-            several = {"vke.volcengine.com/container-multiple-gpu": str(share.cards)}
+            cards = ",".join([str(share.cards)] * containers)
+            several = {"vke.volcengine.com/container-multiple-gpu": cards}
             policy = {VKE_POLICY: vke_policy(settings, workloads)}
             return policy | (several if share.cards > 1 else {})

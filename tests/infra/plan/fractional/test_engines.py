@@ -298,3 +298,11 @@ def test_up_refuses_each_engine_with_its_reason() -> None:
     assert "not yet proven in a cluster" in reasons["volcano"]
     assert "never merged into Volcano" in reasons["vke"]
     assert planned(written("vke")).placement is None
+
+
+def test_vke_is_told_the_cards_of_each_container() -> None:
+    share = {"memory": "2Gi", "compute_percent": 20, "cards": 2}
+    (request,) = planned(
+        written("vke", {"name": "w", "gpu_share": share, "containers": 3})
+    ).workloads
+    assert request.annotations["vke.volcengine.com/container-multiple-gpu"] == "2,2,2"
