@@ -43,24 +43,43 @@ def place_pods(
 ) -> FractionalPlacement:
     """Places the pods in their order. Nothing ever leaves a card."""
     placed = [_empty(node) for node in nodes]
-    fits: dict[SharingPod, list[_Fit | None]] = {}
+    changes: list[int] = []
+    fits: dict[SharingPod, _ShapeFits] = {}
     misfits: dict[str, Misfit] = {}
-    reasons: dict[SharingPod, str] = {}
     for pod in pods:
         shape = replace(pod, name="", workload="")
-        of_shape = fits.setdefault(shape, [_fit(provider, node, pod) for node in placed])
-        chosen = _best_node(of_shape, pod)
+        of_shape = fits.setdefault(shape, _ShapeFits(nodes=[None] * len(placed)))
+        of_shape.refresh(provider, placed, changes, shape)
+        chosen = _best_node(of_shape.nodes, pod)
         if chosen is None:
-            if shape not in reasons:
-                reasons[shape] = why_it_fits_nowhere(placed, pod)
-            misfits[pod.name] = Misfit(pod=pod.name, workload=pod.workload, reason=reasons[shape])
+            of_shape.misfit = of_shape.misfit or why_it_fits_nowhere(placed, pod)
+            misfits[pod.name] = Misfit(pod=pod.name, workload=pod.workload, reason=of_shape.misfit)
             continue
-        fit = of_shape[chosen]
+        fit = of_shape.nodes[chosen]
         assert fit is not None
         placed[chosen] = _with_pod(placed[chosen], pod, fit.cards)
-        for other, nodes_of_shape in fits.items():
-            nodes_of_shape[chosen] = _fit(provider, placed[chosen], other)
+        changes.append(chosen)
     return FractionalPlacement(nodes=tuple(placed), misfits=tuple(misfits.values()))
+
+
+@dataclass
+class _ShapeFits:
+    """How pods of one shape fit on each node. Only nodes that changed are looked at again."""
+
+    nodes: list[_Fit | None]
+    handled: int | None = None
+    """Number of changes that are taken into account. None: no node was looked at."""
+    misfit: str = ""
+    """The reason why the first of them found no place."""
+
+    def refresh(
+        self, provider: str, nodes: Sequence[PlacedNode], changes: Sequence[int], shape: SharingPod
+    ) -> None:
+        """changes: the nodes that got a pod, in order."""
+        stale = range(len(nodes)) if self.handled is None else set(changes[self.handled :])
+        for i in stale:
+            self.nodes[i] = _fit(provider, nodes[i], shape)
+        self.handled = len(changes)
 
 
 def _empty(node: SharedNode) -> PlacedNode:

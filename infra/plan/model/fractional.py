@@ -79,11 +79,11 @@ class PlacedCard:
     card: SharedCard
     shares: tuple[CardShare, ...]
 
-    @property
+    @cached_property
     def free_mib(self) -> int:
         return self.card.memory_mib - sum(share.memory_mib for share in self.shares)
 
-    @property
+    @cached_property
     def free_percent(self) -> int:
         return self.card.compute_percent - sum(share.compute_percent for share in self.shares)
 
