@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slicewright.infra import plan
 from slicewright.infra.manifests import JsonObject
-from slicewright.infra.plan import PlacedNode
+from slicewright.infra.plan import FractionalPlacement, PlacedNode
 from slicewright.show.shared_cards import density
 
 
@@ -26,22 +26,24 @@ def shared_cards_json(fleet: plan.FleetPlan) -> JsonObject | None:
         "do_not_fit": None,
         "density": None,
     }
-    if placement is not None:
-        average = density(placement)
-        written |= {
-            "nodes": [_node(node) for node in placement.nodes],
-            "do_not_fit": [
-                {"pod": misfit.pod, "workload": misfit.workload, "reason": misfit.reason}
-                for misfit in placement.misfits
-            ],
-            "density": {
-                "shares": placement.containers,
-                "cards_in_use": placement.used_cards,
-                "percent": None if average is None else round(average * 100),
-                "measured": False,
-            },
-        }
-    return written
+    return written if placement is None else written | _placement(placement)
+
+
+def _placement(placement: FractionalPlacement) -> JsonObject:
+    average = density(placement)
+    return {
+        "nodes": [_node(node) for node in placement.nodes],
+        "do_not_fit": [
+            {"pod": misfit.pod, "workload": misfit.workload, "reason": misfit.reason}
+            for misfit in placement.misfits
+        ],
+        "density": {
+            "shares": placement.containers,
+            "cards_in_use": placement.used_cards,
+            "percent": None if average is None else round(average * 100),
+            "measured": False,
+        },
+    }
 
 
 def _node(node: PlacedNode) -> JsonObject:

@@ -21,7 +21,7 @@ from slicewright.infra.manifests.placement import system_labels
 from slicewright.infra.manifests.pods import tolerations
 from slicewright.infra.manifests.text import JsonObject, as_flow_yaml
 from slicewright.infra.plan import Engine, FleetPlan
-from slicewright.infra.stack_file import Policy
+from slicewright.infra.stack_file import Fractional, Policy
 
 _CHART: Final = "volcano"
 _REPOSITORY: Final = "https://volcano-sh.github.io/helm-charts"
@@ -78,44 +78,38 @@ def _values(fleet: FleetPlan, engine: Engine) -> JsonObject:
 
 def scheduler_config(engine: Engine) -> str:
     """volcano-scheduler.conf: one policy for cards, and one for nodes by their memory."""
-    settings = engine.settings
-    by_memory = {"type": _NODE_SCORING[settings.node_policy], "weight": 1}
+    first = [{"name": name} for name in ("priority", "gang", "conformance")]
     return as_flow_yaml(
         {
             "actions": "enqueue, allocate, backfill",
-            "tiers": [
-                {"plugins": [{"name": name} for name in ("priority", "gang", "conformance")]},
-                {
-                    "plugins": [
-                        {"name": "drf"},
-                        {
-                            "name": "deviceshare",
-                            "arguments": {
-                                "deviceshare.VGPUEnable": True,
-                                "deviceshare.SchedulePolicy": settings.gpu_policy,
-                                # Above 0, the policy for cards would choose nodes too.
-                                "deviceshare.ScheduleWeight": 0,
-                            },
-                        },
-                        {"name": "predicates"},
-                        {"name": "proportion"},
-                        {
-                            "name": "nodeorder",
-                            # These two would spread pods whatever the policy.
-                            "arguments": {"leastrequested.weight": 0, "balancedresource.weight": 0},
-                        },
-                        {
-                            "name": "resource-strategy-fit",
-                            "arguments": {
-                                "resourceStrategyFitWeight": 10,
-                                "resources": {"volcano.sh/vgpu-memory": by_memory},
-                            },
-                        },
-                    ]
-                },
-            ],
+            "tiers": [{"plugins": first}, {"plugins": _placing_plugins(engine.settings)}],
         }
     )
+
+
+def _placing_plugins(settings: Fractional) -> list[JsonObject]:
+    """The scheduler's plugins that choose nodes and cards."""
+    by_memory = {"type": _NODE_SCORING[settings.node_policy], "weight": 1}
+    cards = {
+        "deviceshare.VGPUEnable": True,
+        "deviceshare.SchedulePolicy": settings.gpu_policy,
+        # Above 0, the policy for cards would choose nodes too.
+        "deviceshare.ScheduleWeight": 0,
+    }
+    nodes = {
+        "resourceStrategyFitWeight": 10,
+        "resources": {"volcano.sh/vgpu-memory": by_memory},
+    }
+    # These two would spread pods whatever the policy.
+    unused = {"leastrequested.weight": 0, "balancedresource.weight": 0}
+    return [
+        {"name": "drf"},
+        {"name": "deviceshare", "arguments": cards},
+        {"name": "predicates"},
+        {"name": "proportion"},
+        {"name": "nodeorder", "arguments": unused},
+        {"name": "resource-strategy-fit", "arguments": nodes},
+    ]
 
 
 def _plugin_values(fleet: FleetPlan, engine: Engine) -> JsonObject:

@@ -92,7 +92,6 @@ def _check_pool(
     fractional = fleet.fractional
     if (
         isinstance(pool.nodes, stack_file.Autoscaled)
-        and pool.nodes.min != pool.nodes.max
         and fractional is not None
         and fractional.provider != "vke"
         and stated.has((*path, "nodes"))
@@ -101,7 +100,7 @@ def _check_pool(
             (*path, "nodes"),
             "autoscalers do not see what is left on shared cards, so a pod without a place brings "
             "no node",
-            f"write {{count: {pool.nodes.max}}}, or the same min and max",
+            f"write {{count: {pool.nodes.max}}}",
             HAMI,
         )
 

@@ -22,21 +22,8 @@ def check_settings(
 ) -> Checked[None]:
     """Refuses settings that the engine does not have."""
     at = (*path, "gpu_share")
-    name = {"hami": "HAMi", "volcano": "Volcano", "vke": "VKE"}[engine.provider]
     if engine.provider != "hami":
-        for key in ("priority", "node_policy", "gpu_policy"):
-            if getattr(share, key) is not None and stated.has((*at, key)):
-                yield refuse(
-                    (*at, key),
-                    f"{name} has no priority of containers on a card"
-                    if key == "priority"
-                    else f"{name} has one policy for the whole scheduler, not for each pod",
-                    "leave it out, or write provider: hami"
-                    if key == "priority"
-                    else f"write fractional.{key}, or provider: hami",
-                    HAMI,
-                    in_key=True,
-                )
+        yield from _check_pod_settings(share, at, engine, stated)
     if engine.provider == "volcano":
         yield from _check_containers(workload, path, stated)
     if engine.provider == "vke" and not isinstance(workload, stack_file.Workload):
@@ -46,6 +33,30 @@ def check_settings(
             "leave kind out, or write provider: hami or volcano",
             in_key=True,
         )
+
+
+def _check_pod_settings(
+    share: stack_file.FractionalRequest, at: stack_file.Path, engine: Engine, stated: Stated
+) -> Checked[None]:
+    """Refuses settings of a pod that only HAMi has."""
+    name = "Volcano" if engine.provider == "volcano" else "VKE"
+    if share.priority is not None and stated.has((*at, "priority")):
+        yield refuse(
+            (*at, "priority"),
+            f"{name} has no priority of containers on a card",
+            "leave it out, or write provider: hami",
+            HAMI,
+            in_key=True,
+        )
+    for key in ("node_policy", "gpu_policy"):
+        if getattr(share, key) is not None and stated.has((*at, key)):
+            yield refuse(
+                (*at, key),
+                f"{name} has one policy for the whole scheduler, not for each pod",
+                f"write fractional.{key}, or provider: hami",
+                HAMI,
+                in_key=True,
+            )
 
 
 def _check_containers(

@@ -53,16 +53,13 @@ def plan_workloads(
 
     nodes: GPU and count per node of each fractional pool that could be planned.
     """
-    pools = [pool for pool in fleet.node_pools if is_fractional(pool)]
-    if len(nodes) < len(pools) or not all(
-        stated.has_for_all(fleet.node_pools, key) for key in ("sharing", "gpu")
-    ):
+    planned: dict[str, WorkloadPlan] = {}
+    if not stated.has(("fractional",)):
+        return planned
+    if not _all_planned(fleet, nodes, stated):
         nodes = ()  # a pool that could not be planned may have larger cards, or more of them
-    planned = {}
     for i, workload, share in share_requests(fleet.workloads):
         at: stack_file.Path = ("workloads", i, "gpu_share")
-        if not stated.has(("fractional",)):
-            continue
         if engine is None:
             yield refuse(
                 at,
@@ -76,6 +73,14 @@ def plan_workloads(
         if fits:
             planned[workload.name] = _request(workload, share, engine, fleet.workloads)
     return planned
+
+
+def _all_planned(fleet: stack_file.Fleet, nodes: Sequence[tuple[Gpu, int]], stated: Stated) -> bool:
+    """Whether the nodes of all fractional pools are known."""
+    pools = [pool for pool in fleet.node_pools if is_fractional(pool)]
+    return len(nodes) == len(pools) and all(
+        stated.has_for_all(fleet.node_pools, key) for key in ("sharing", "gpu")
+    )
 
 
 def _check_fit(
@@ -130,34 +135,43 @@ def _resources(
     """Extended resources of a container. HAMi and Volcano count per card, VKE in total."""
     match engine.provider:
         case "hami":
-            memory = (
-                {"nvidia.com/gpumem-percentage": 100}
-                if shape.memory_mib is None
-                else {"nvidia.com/gpumem": shape.memory_mib}
-            )
-            priority = {"high": 0, "low": 1}
-            return {
-                "nvidia.com/gpu": shape.cards,
-                **memory,
-                "nvidia.com/gpucores": shape.compute_percent,
-                **({"nvidia.com/priority": priority[share.priority]} if share.priority else {}),
-            }
+            return _hami_resources(share, shape)
         case "volcano":
-            units = (
-                {}
-                if shape.memory_mib is None
-                else {"volcano.sh/vgpu-memory": shape.memory_mib // engine.memory_factor}
-            )
-            return {
-                "volcano.sh/vgpu-number": shape.cards,
-                **units,
-                "volcano.sh/vgpu-cores": shape.compute_percent,
-            }
+            return _volcano_resources(shape, engine)
         case _:
             total = {"vke.volcengine.com/mgpu-core": shape.compute_percent * shape.cards}
             if shape.memory_mib is None:
                 return total
             return total | {"vke.volcengine.com/mgpu-memory": shape.memory_mib * shape.cards}
+
+
+def _hami_resources(share: stack_file.FractionalRequest, shape: CardShape) -> Mapping[str, int]:
+    memory = (
+        {"nvidia.com/gpumem-percentage": 100}
+        if shape.memory_mib is None
+        else {"nvidia.com/gpumem": shape.memory_mib}
+    )
+    priority = {"high": 0, "low": 1}
+    return {
+        "nvidia.com/gpu": shape.cards,
+        **memory,
+        "nvidia.com/gpucores": shape.compute_percent,
+        **({"nvidia.com/priority": priority[share.priority]} if share.priority else {}),
+    }
+
+
+def _volcano_resources(shape: CardShape, engine: Engine) -> Mapping[str, int]:
+    """A container that asks for no memory gets all of each card."""
+    units = (
+        {}
+        if shape.memory_mib is None
+        else {"volcano.sh/vgpu-memory": shape.memory_mib // engine.memory_factor}
+    )
+    return {
+        "volcano.sh/vgpu-number": shape.cards,
+        **units,
+        "volcano.sh/vgpu-cores": shape.compute_percent,
+    }
 
 
 def _annotations(

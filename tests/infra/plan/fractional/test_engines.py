@@ -249,7 +249,7 @@ def test_pools_that_grow_by_themselves_are_refused() -> None:
     raw = copy.deepcopy(EKS)
     raw["node_pools"][0]["nodes"] = {"min": 1, "max": 3}
     assert "autoscalers do not see what is left" in refusals(raw)["node_pools.0.nodes"]
-    raw["node_pools"][0]["nodes"] = {"min": 3, "max": 3}
+    raw["node_pools"][0]["nodes"] = {"count": 3}
     assert planned(raw).placement is not None
 
 
