@@ -11,7 +11,7 @@ from slicewright.infra.plan.model.deployments import DeploymentPlan, WorkloadPla
 from slicewright.infra.plan.model.pools import GkeSettings, PoolPlan
 from slicewright.infra.plan.model.scaling import AutoscalingPlan
 from slicewright.infra.plan.workloads.autoscaling import check_autoscaling, plan_autoscaling
-from slicewright.infra.plan.workloads.gpu_shares import check_share
+from slicewright.infra.plan.workloads.gpu_shares import check_share, check_share_memory
 from slicewright.infra.plan.workloads.gpus import check_gpu_memory, check_gpus
 from slicewright.infra.plan.workloads.model_memory import model_memory
 from slicewright.infra.plan.workloads.namespaces import (
@@ -127,17 +127,18 @@ def _check_workload(
 def _check_devices(placed: PlacedWorkload, stated: Stated) -> Checked[None]:
     """Refuses a workload whose replica does not fit on its devices."""
     workload, path, pool, devices = placed.workload, placed.path, placed.pool, placed.devices
+    if placed.share is not None:
+        yield from check_share_memory(workload, placed.share, path, stated)
+        return
     match workload:
         case stack_file.VllmWorkload():
-            if placed.share is None:
-                at = (*path, "tensor_parallel")
-                yield from check_gpus(workload.tensor_parallel, at, pool, devices)
+            at = (*path, "tensor_parallel")
+            yield from check_gpus(workload.tensor_parallel, at, pool, devices)
             yield from check_memory(workload, path, pool, devices, stated)
         case stack_file.TritonWorkload():
             yield from check_gpu_memory(workload, path, pool, devices, stated)
         case stack_file.ContainerWorkload():
-            if placed.share is None:
-                yield from check_gpus(workload.gpus, (*path, "gpus"), pool, devices)
+            yield from check_gpus(workload.gpus, (*path, "gpus"), pool, devices)
             yield from check_gpu_memory(workload, path, pool, devices, stated)
 
 

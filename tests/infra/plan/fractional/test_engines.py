@@ -275,7 +275,17 @@ def test_memory_of_a_server_is_compared_with_its_share() -> None:
         "tensor_parallel": 2,
         "gpu_share": {"memory": "16Gi", "compute_percent": 40, "cards": 2},
     }
-    assert "a replica needs 8212 MiB" in refusals(written("hami", large))["workloads.0.model"]
+    assert refusals(written("hami", large)) == {
+        "workloads.0.gpu_share.memory": "a replica needs 8212 MiB of each card, and 90 % of its "
+        "share is 7372 MiB; write 18250Mi or more"
+    }
+    large["gpu_share"] = {"memory": "18250Mi", "compute_percent": 40, "cards": 2}
+    assert planned(written("hami", large)).deployments
+    stated = SERVER | {"gpu_memory": "3Gi"}
+    assert refusals(written("volcano", stated)) == {
+        "workloads.0.gpu_share.memory": "a replica needs 3072 MiB of each card, and its share is "
+        "2048 MiB; write 3072Mi or more"
+    }
 
 
 def test_oversubscribed_memory_is_only_given_when_it_is_declared() -> None:
