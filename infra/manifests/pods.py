@@ -26,7 +26,8 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
     """The fields of a Pod that request one device of a pool.
 
     `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` if the
-    pool's GPUs are shared by fractions. `hostIPC` is only set if the pod needs it.
+    pool's GPUs are shared by fractions. `hostIPC` and `schedulerName` are only set if the pod needs
+    them.
     """
     fractional = pool.offer.resources != allocatable(pool.offer.devices, pool.offer.sharing)
     return {
@@ -38,7 +39,14 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
         if fractional
         else [{name: 1} for name in sorted(pool.offer.resources)],
         **({"hostIPC": True} if _reaches_mps_by_ipc(pool) else {}),
+        **scheduler_name(pool),
     }
+
+
+def scheduler_name(pool: PoolPlan) -> JsonObject:
+    """The field of a Pod that names its scheduler. HAMi's webhook sets it, Volcano's does not."""
+    by_volcano = "volcano.sh/vgpu-number" in pool.offer.resources
+    return {"schedulerName": "volcano"} if by_volcano else {}
 
 
 def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:

@@ -41,6 +41,13 @@ from slicewright.infra.plan.model.fleets import (
     FleetPlan,
     GkeFleetPlan,
 )
+from slicewright.infra.plan.model.fractional import (
+    CardShare,
+    Engine,
+    FractionalPlacement,
+    PlacedCard,
+    PlacedNode,
+)
 from slicewright.infra.plan.model.hosts import HostGpuPlan, HostPlan
 from slicewright.infra.plan.model.launch_templates import EksTemplate, ReservedCapacity
 from slicewright.infra.plan.model.monitoring import MonitoringPlan

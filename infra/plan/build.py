@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path as FilePath
@@ -14,12 +14,16 @@ from slicewright.infra import stack_file
 from slicewright.infra.plan.eks.fleet import plan_eks
 from slicewright.infra.plan.existing.fleet import plan_existing
 from slicewright.infra.plan.findings import Checked, Stated, collect, refuse
+from slicewright.infra.plan.fractional.checks import check_fractional
+from slicewright.infra.plan.fractional.engines import engine_of
+from slicewright.infra.plan.fractional.fleet_placement import place_fleet, with_places
+from slicewright.infra.plan.fractional.requests import plan_workloads
 from slicewright.infra.plan.gke.fleet import plan_gke
+from slicewright.infra.plan.model.deployments import WorkloadPlan
 from slicewright.infra.plan.model.fleets import CommonParts, FleetPlan
 from slicewright.infra.plan.model.nodes import AnyPool
 from slicewright.infra.plan.model.pools import PoolPlan
 from slicewright.infra.plan.monitoring.checks import monitoring_of, readers
-from slicewright.infra.plan.partition.fractional import check_fractional, plan_workloads
 from slicewright.infra.plan.pools.clusters import SYSTEM_POOL
 from slicewright.infra.plan.workloads.deployments import plan_deployments
 from slicewright.infra.plan.workloads.pod_autoscaling import plan_pod_autoscaling
@@ -109,9 +113,15 @@ def _common(
     fractional = {
         p.name for p in fleet.node_pools if isinstance(p.sharing, stack_file.FractionalSharing)
     }
-    nodes = [(p.gpu, p.gpu_count) for p in pools if p.name in fractional]
-    workloads = yield from plan_workloads(fleet, nodes, stated)
-    deployments = yield from plan_deployments(fleet, pools, stated)
+    shared = [pool for pool in pools if pool.name in fractional]
+    nodes = [(pool.gpu, pool.gpu_count) for pool in shared]
+    engine = engine_of(fleet)
+    requests = yield from plan_workloads(fleet, engine, nodes, stated)
+    deployments = yield from plan_deployments(fleet, pools, requests, stated)
+    placement = (
+        place_fleet(engine, shared, fleet.workloads, requests, deployments) if engine else None
+    )
+    deployments = with_places(deployments, placement)
     monitoring = yield from monitoring_of(fleet, fleet.cloud, stated)
     scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring, stated)
     return {
@@ -123,11 +133,24 @@ def _common(
         "metrics_from": readers(fleet.metrics_from, monitoring),
         "verify_timeout_minutes": fleet.verify_timeout_minutes,
         "fractional": fleet.fractional,
-        "workloads": workloads,
+        "engine": engine,
+        "placement": placement,
+        "workloads": _plain_requests(fleet, requests),
         "deployments": deployments,
         "monitoring": monitoring,
         "pod_autoscaling": scaler,
     }
+
+
+def _plain_requests(
+    fleet: stack_file.Fleet, requests: Mapping[str, WorkloadPlan]
+) -> tuple[WorkloadPlan, ...]:
+    """The requests of pods that the stack does not create."""
+    return tuple(
+        requests[workload.name]
+        for workload in fleet.workloads
+        if isinstance(workload, stack_file.Workload) and workload.name in requests
+    )
 
 
 @contextmanager

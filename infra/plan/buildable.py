@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slicewright.infra.plan.model.fleets import ExistingFleetPlan, FleetPlan
+from slicewright.infra.plan.model.fleets import ExistingFleetPlan, FleetPlan, GkeFleetPlan
 from slicewright.infra.stack_file import Path, Problem, Source, SpecError
 
 _CANNOT = "is planned and checked, but this version cannot build it yet"
@@ -37,12 +37,26 @@ def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
         )
 
 
+def _why_not_built(fleet: FleetPlan, provider: str) -> str:
+    if provider == "vke":
+        return (
+            ": VKE's scheduler belongs to Volcengine's clusters, and its code was never merged "
+            "into Volcano (volcano-sh/volcano #3030)"
+        )
+    if isinstance(fleet, GkeFleetPlan):
+        return (
+            ": the engine's chart is rendered, but on GKE the nodes need NVIDIA's container "
+            "toolkit too, which the stack does not install beside GKE's driver"
+        )
+    return ": the engine's chart is rendered, but it is not yet proven in a cluster"
+
+
 def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str, str]]:
     """Yields path, name of the part, reason and alternative for each such part."""
     if fleet.fractional is not None:
         yield (
             ("fractional",),
             "a scheduler for fractional GPUs",
-            "",
+            _why_not_built(fleet, fleet.fractional.provider),
             "write sharing: time-slicing or mps",
         )

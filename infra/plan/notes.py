@@ -80,10 +80,24 @@ def notes(fleet: FleetPlan, *, today: date | None = None) -> tuple[str, ...]:
         texts += _idle_rollout(pool)
         texts += _shared_memory(pool)
         texts += _unlisted_gpu(pool)
+    texts += _pods_without_a_place(fleet)
     texts += workload_notes(fleet.deployments, fleet.pools)
     texts += monitoring_notes(fleet)
     texts += pod_autoscaling_notes(fleet.deployments, fleet.monitoring)
     return tuple(texts)
+
+
+def _pods_without_a_place(fleet: FleetPlan) -> list[str]:
+    """A note on pods that the stack does not create. Those of its servers have notes of theirs."""
+    if fleet.placement is None:
+        return []
+    requested = {request.name: request.replicas for request in fleet.workloads}
+    return [
+        f"workload {name}: the shared GPUs have room for {fleet.placement.pods.get(name, 0)} of "
+        f"its {count} pods beside the other workloads"
+        for name, count in requested.items()
+        if fleet.placement.pods.get(name, 0) < count
+    ]
 
 
 def _unknown_chart(fleet: FleetPlan) -> list[str]:

@@ -57,7 +57,13 @@ from slicewright.infra.stack_file.schema.fleet import (
     OnDestroy,
     SystemPool,
 )
-from slicewright.infra.stack_file.schema.fractional import Fractional, FractionalRequest, Workload
+from slicewright.infra.stack_file.schema.fractional import (
+    Fractional,
+    FractionalRequest,
+    Oversubscription,
+    Policy,
+    Workload,
+)
 from slicewright.infra.stack_file.schema.gke.capacity import GkeOnDemand, GkeReservation, GkeSpot
 from slicewright.infra.stack_file.schema.gke.cluster import (
     AuthorizedNetwork,

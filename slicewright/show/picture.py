@@ -10,7 +10,7 @@ from slicewright.infra import geometry
 from slicewright.infra.catalog import Gpu
 from slicewright.infra.geometry import Fit, Placement
 
-_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green")
+COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green")
 _NARROWEST = 4
 _LABEL = 8
 
@@ -44,7 +44,7 @@ def draw(
     if _LABEL + cell * slots > width:
         cell = _NARROWEST
         legend = {profile: chr(ord("A") + i) for i, profile in enumerate(profiles)}
-    colours = {profile: _COLOURS[i % len(_COLOURS)] for i, profile in enumerate(profiles)}
+    colours = {profile: COLOURS[i % len(COLOURS)] for i, profile in enumerate(profiles)}
     names = {p: legend.get(p.profile, p.profile) for p in placements}
     memory = [(p.start, p.size, names[p], colours[p.profile]) for p in placements]
     slices_used = [(p.start // per, compute[p], names[p], colours[p.profile]) for p in placements]

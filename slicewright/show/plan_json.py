@@ -16,6 +16,7 @@ from slicewright.infra.plan.machines import partition_prices, prices
 from slicewright.infra.plan.partition.partitions import minimum_driver
 from slicewright.infra.stack_file import Path
 from slicewright.show.picture import placements_of
+from slicewright.show.shared_cards_json import shared_cards_json
 
 VERSION = 1
 
@@ -31,6 +32,7 @@ def as_json(fleet: plan.FleetPlan, *, today: date | None = None) -> JsonObject:
         if isinstance(fleet, plan.ExistingFleetPlan)
         else [],
         "workloads": [_plain(request) for request in fleet.workloads],
+        "fractional": shared_cards_json(fleet),
         "deployments": [_deployment(deployment) for deployment in fleet.deployments],
         "monitoring": _monitoring(fleet),
         "files": _files(fleet),
@@ -161,6 +163,7 @@ def _deployment(deployment: plan.DeploymentPlan) -> JsonObject:
         "pool": deployment.workload.pool,
         "resource": deployment.resource,
         "per_pod": deployment.devices,
+        "gpu_share": _share(deployment.share),
         "profiles": list(deployment.profiles),
         "replicas": deployment.at_first,
         "autoscaling": _autoscaling(deployment),
@@ -176,6 +179,18 @@ def _deployment(deployment: plan.DeploymentPlan) -> JsonObject:
         }
         if memory
         else None,
+    }
+
+
+def _share(share: plan.WorkloadPlan | None) -> JsonObject | None:
+    if share is None:
+        return None
+    return {
+        "cards": share.cards,
+        "memory_mib_per_card": share.memory_mib_per_card,
+        "compute_percent_per_card": share.compute_percent_per_card,
+        "requests": dict(share.requests),
+        "annotations": dict(share.annotations),
     }
 
 

@@ -23,6 +23,7 @@ from slicewright.show.monitoring_text import monitoring_lines
 from slicewright.show.picture import draw, placements_of
 from slicewright.show.plan_json import totals
 from slicewright.show.scaling_text import scaling_lines
+from slicewright.show.shared_cards import request_lines, share_text, shared_card_lines
 
 _STYLES = {
     ChangeEffect.NONE: "dim",
@@ -51,7 +52,12 @@ def show_plan(
             _host(host, console)
     for request in fleet.workloads:
         console.print()
-        _workload(request, console)
+        for request_line in request_lines(request):
+            console.print(request_line, soft_wrap=True)
+    if fleet.engine is not None:
+        console.print()
+        for shared in shared_card_lines(fleet):
+            console.print(shared, soft_wrap=True)
     for deployment in fleet.deployments:
         console.print()
         _deployment(deployment, landed[deployment.workload.pool], fleet.pod_autoscaling, console)
@@ -63,18 +69,6 @@ def show_plan(
         console.print()
         _totals(fleet, console)
     show_notes(fleet, console, today=today)
-
-
-def _workload(request: plan.WorkloadPlan, console: Console) -> None:
-    requests = ", ".join(f"{name} {count}" for name, count in request.requests.items())
-    _line(
-        console,
-        f"workload {request.name}: {request.cards} GPU{'s' if request.cards != 1 else ''}, each "
-        f"with {request.memory_mib_per_card} MiB and {request.compute_percent_per_card} % of the "
-        "compute",
-        "bold",
-    )
-    _line(console, f"  a pod requests  {requests}")
 
 
 def _deployment(
@@ -90,6 +84,15 @@ def _deployment(
     name = f"{deployment.namespace}/{deployment.name}"
     _line(console, f"workload {name}: {count} of {workload.kind} on pool {workload.pool}", "bold")
     _line(console, f"  each requests   {_request(deployment)}")
+    if deployment.share is None:
+        _landing(deployment, landing, console)
+    for need in _memory_needs(deployment):
+        _line(console, f"  each needs      {need}")
+    for line in scaling_lines(deployment, scaler):
+        _line(console, line)
+
+
+def _landing(deployment: plan.DeploymentPlan, landing: Landing, console: Console) -> None:
     each = landing.on_a_node(deployment)
     letter = f"{landing.letter(deployment)} in the drawing of its pool: "
     _line(
@@ -97,14 +100,12 @@ def _deployment(
         f"  lands on        {letter if deployment.profiles else ''}up to {each} "
         f"replica{'s' if each != 1 else ''} on a node",
     )
-    for need in _memory_needs(deployment):
-        _line(console, f"  each needs      {need}")
-    for line in scaling_lines(deployment, scaler):
-        _line(console, line)
 
 
 def _request(deployment: plan.DeploymentPlan) -> str:
     """Describes the devices of a replica, and the devices that the pool has for all of them."""
+    if deployment.share is not None:
+        return share_text(deployment.share)
     profiles = f" ({' or '.join(deployment.profiles)})" if deployment.profiles else ""
     used = deployment.demanded - deployment.most * deployment.devices
     elsewhere = f", {used} of them used by other workloads" if used else ""
@@ -258,6 +259,7 @@ def _pod(request: manifests.JsonObject, console: Console) -> None:
             "nodeSelector": request["nodeSelector"],
             "tolerations": request["tolerations"],
             **({"hostIPC": True} if request.get("hostIPC") else {}),
+            **({"schedulerName": request["schedulerName"]} if "schedulerName" in request else {}),
             "containers": [{"resources": {"limits": first}}],
         }
     ).splitlines()

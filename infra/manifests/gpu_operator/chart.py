@@ -48,6 +48,9 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
     assert operator is not None
     tolerated = tolerations(plan.operated)
     values = _components(operator, tolerated, files)
+    if plan.engine is not None and not isinstance(plan, GkeFleetPlan):
+        # A node has one device plugin: the engine's.
+        values["devicePlugin"] = {"enabled": False}
     if labels := system_labels(plan):
         # The operator itself needs no GPU node; its operands do.
         values["operator"]["nodeSelector"] = dict(labels)

@@ -128,11 +128,17 @@ def _deployment(
             },
             "progressDeadlineSeconds": deadline_s,
             "template": {
-                "metadata": {"labels": labels(plan)},
+                "metadata": _pod_metadata(plan),
                 "spec": _pod(plan, pool, server),
             },
         },
     }
+
+
+def _pod_metadata(plan: DeploymentPlan) -> JsonObject:
+    """Labels, and the annotations that the engine of a shared GPU reads."""
+    annotations = {} if plan.share is None else dict(plan.share.annotations)
+    return {"labels": labels(plan), **({"annotations": annotations} if annotations else {})}
 
 
 def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
@@ -158,6 +164,8 @@ def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
         spec["imagePullSecrets"] = [{"name": name} for name in secrets]
     if request.get("hostIPC"):
         spec["hostIPC"] = True
+    if "schedulerName" in request:
+        spec["schedulerName"] = request["schedulerName"]
     if plan.node_labels:
         spec["affinity"] = _node_affinity(plan.node_labels)
     if spread := _spread(plan, pool):
@@ -192,7 +200,11 @@ def _node_affinity(node_labels: Mapping[str, str]) -> JsonObject:
 
 
 def _spread(plan: DeploymentPlan, pool: PoolPlan) -> list[JsonObject]:
-    """Spreads replicas over nodes and zones if there are several. No pod waits for the spread."""
+    """Spreads replicas over nodes and zones if there are several. No pod waits for the spread. On
+    shared GPUs the engine's policy decides.
+    """
+    if plan.share is not None:
+        return []
     keys = ["kubernetes.io/hostname"] if pool.nodes.max > 1 else []
     if isinstance(pool.settings, CloudSettings) and len(pool.settings.zones) > 1:
         keys.append("topology.kubernetes.io/zone")
@@ -282,7 +294,8 @@ def _env(plan: DeploymentPlan, server: Server) -> list[JsonObject]:
 
 
 def _resources(plan: DeploymentPlan, requests: HostResources, limits: HostResources) -> JsonObject:
-    device = {plan.resource: str(plan.devices)}
+    amounts = {plan.resource: plan.devices} if plan.share is None else plan.share.requests
+    device = {name: str(amount) for name, amount in amounts.items()}
     return {"requests": {**_host(requests), **device}, "limits": {**_host(limits), **device}}
 
 

@@ -21,6 +21,7 @@ from slicewright.infra.plan.eks.tags import check_group
 from slicewright.infra.plan.eks.templates import template_of
 from slicewright.infra.plan.eks.updates import repair_of, update_of
 from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.fractional.engines import engine_of
 from slicewright.infra.plan.gpu_operator.drivers import image_driver
 from slicewright.infra.plan.machines.machine_types import machine_of
 from slicewright.infra.plan.machines.regions import check_aws_zones, check_offered_there
@@ -67,7 +68,7 @@ def eks_pool(
         cloud="eks",
         strategy=fleet.gpu_operator.mig_strategy,
         driver=image_driver(image, pool.release_version, path) if image else None,
-        fractional=fleet.fractional,
+        engine=engine_of(fleet),
         stated=stated,
     )
     if gpu_machine is None or image is None:

@@ -10,6 +10,7 @@ from slicewright.infra import stack_file
 from slicewright.infra.plan.existing.gpus import gpu_of_nodes
 from slicewright.infra.plan.existing.hosts import plan_hosts
 from slicewright.infra.plan.findings import Checked, Stated, each, refuse
+from slicewright.infra.plan.fractional.engines import engine_of, vke_labels
 from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
 from slicewright.infra.plan.gpu_operator.drivers import operator_driver, rolled_driver
 from slicewright.infra.plan.gpu_operator.settings import check_operator, resolved
@@ -17,7 +18,6 @@ from slicewright.infra.plan.model.clusters import ExistingClusterPlan
 from slicewright.infra.plan.model.fleets import CommonPlanner, ExistingFleetPlan
 from slicewright.infra.plan.model.nodes import Gpus
 from slicewright.infra.plan.model.pools import ExistingPoolPlan, ExistingSettings
-from slicewright.infra.plan.partition.fractional import fractional_labels
 from slicewright.infra.plan.pools.pool import pool_plan
 
 
@@ -71,13 +71,13 @@ def _pool(fleet: stack_file.ByoFleet, i: int, stated: Stated) -> Checked[Existin
         cloud="byo",
         strategy=fleet.gpu_operator.mig_strategy,
         driver=operator_driver(fleet.gpu_operator),
-        fractional=fleet.fractional,
+        engine=engine_of(fleet),
         stated=stated,
     )
     if common is None:
         return None
     if fleet.fractional is not None and isinstance(pool.sharing, stack_file.FractionalSharing):
-        labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
+        labels = {**common.labels, **vke_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
     common = dataclasses.replace(common, driver_version=rolled_driver(fleet.gpu_operator))
     return common.with_settings(ExistingSettings(select=_select(pool), on_destroy=fleet.on_destroy))

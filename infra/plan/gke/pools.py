@@ -9,6 +9,7 @@ from typing import Final, Literal
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import Machine
 from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.fractional.engines import engine_of
 from slicewright.infra.plan.gke.capacity import (
     check_location_policy,
     check_placement,
@@ -74,7 +75,7 @@ def gke_pool(
         cloud="gke",
         strategy=operator.mig_strategy if operator else "mixed",
         driver=operator_driver(operator) if operator and by_operator else gke_driver(pool.driver),
-        fractional=fleet.fractional,
+        engine=engine_of(fleet),
         stated=stated,
     )
     if gpu_machine is not None:

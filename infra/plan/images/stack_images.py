@@ -19,6 +19,8 @@ CISOToolbox/demo-docker, which pins it for both; docker-library/official-images,
 _CONTROLLERS: Final = 2
 _NVIDIA: Final = ("nvcr.io", "registry.k8s.io")
 _PROMETHEUS: Final = ("quay.io", "registry.k8s.io")
+_HAMI: Final = ("docker.io", "registry.k8s.io")
+_VOLCANO: Final = ("docker.io",)
 _KEDA: Final = "ghcr.io"
 _KARPENTER: Final = "public.ecr.aws"
 
@@ -44,6 +46,7 @@ def stack_images(fleet: FleetPlan) -> tuple[StackImages, ...]:
     return (
         *_slicewright(fleet),
         *_operators(fleet),
+        *_engine(fleet),
         *_monitoring(fleet),
         *_scalers(fleet),
         *_served(fleet),
@@ -71,6 +74,22 @@ def _operators(fleet: FleetPlan) -> Iterator[StackImages]:
             key="gpu_operator.registry",
             nodes=nodes,
             pull_secrets=operator.image_pull_secrets,
+        )
+
+
+def _engine(fleet: FleetPlan) -> Iterator[StackImages]:
+    """The engine for fractions: a scheduler, and a device plugin on each of its nodes."""
+    engine = fleet.engine
+    if engine is None or engine.provider == "vke":
+        return
+    settings = engine.settings
+    registries = _HAMI if engine.provider == "hami" else _VOLCANO
+    for registry in (settings.registry.partition("/")[0],) if settings.registry else registries:
+        yield StackImages(
+            registry=registry,
+            key="fractional.registry",
+            nodes=sum(pool.nodes.max for pool in fleet.pools) + 1,
+            pull_secrets=settings.image_pull_secrets,
         )
 
 

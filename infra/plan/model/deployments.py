@@ -16,11 +16,16 @@ class WorkloadPlan:
 
     name: str
     cards: int
-    memory_mib_per_card: int
+    memory_mib_per_card: int | None
+    """None: all memory of each card."""
     compute_percent_per_card: int
     requests: Mapping[str, int]
     """Extended resources, requests = limits."""
     annotations: Mapping[str, str]
+    replicas: int = 1
+    """Pods that the plan places. 0 for a server, whose deployment has their number."""
+    containers: int = 1
+    """Containers of a pod that have this request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +62,8 @@ class DeploymentPlan:
     demanded: int = field(compare=False)
     """Devices that all workloads together ask of it, with as many replicas as they may have."""
     room: int | None = field(compare=False)
-    """Replicas that fit into those nodes' processor and memory if nothing else runs there. None:
-    unknown, or nothing is requested.
+    """Replicas that fit into those nodes' processor and memory if nothing else runs there, and on
+    shared cards beside the other workloads. None: unknown, or nothing is requested.
     """
     awaited: bool
     """Whether `up` waits until all replicas are ready: there are nodes for them, or will be."""
@@ -66,6 +71,8 @@ class DeploymentPlan:
     """None: its need of memory is unknown."""
     autoscaling: AutoscalingPlan | None
     """None: it has as many replicas as the stack file asks for."""
+    share: WorkloadPlan | None = None
+    """The fraction of GPUs that each pod requests. None: whole devices."""
 
     @property
     def name(self) -> str:
@@ -88,12 +95,14 @@ class DeploymentPlan:
     @property
     def runs(self) -> int:
         """Replicas that find a place if no other workload takes it first."""
-        places = self.offered // self.devices
+        places = self.offered // self.devices if self.share is None else self.most
         return min(self.most, places, places if self.room is None else self.room)
 
     @property
     def pending(self) -> int:
         """Replicas of this and of all other workloads of the resource that find no place."""
+        if self.share is not None:
+            return self.most - self.runs
         without_device = max(self.demanded - self.offered, 0) // self.devices
         return max(without_device, self.most - self.runs)
 

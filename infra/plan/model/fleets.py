@@ -13,6 +13,7 @@ from slicewright.infra.plan.model.clusters import (
     GkeClusterPlan,
 )
 from slicewright.infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
+from slicewright.infra.plan.model.fractional import Engine, FractionalPlacement
 from slicewright.infra.plan.model.hosts import HostPlan
 from slicewright.infra.plan.model.monitoring import MonitoringPlan
 from slicewright.infra.plan.model.nodes import StartupTaintBy
@@ -51,6 +52,10 @@ class CommonPlan:
     """Who may connect to the ports of agents and controller. Empty: no one."""
     verify_timeout_minutes: int
     fractional: Fractional | None
+    engine: Engine | None
+    """The engine that `fractional` asks for. None: no GPU is shared by fractions."""
+    placement: FractionalPlacement | None
+    """The shares of all pods on their cards. None without an engine, and for VKE."""
     workloads: tuple[WorkloadPlan, ...]
     """Requests for fractions of GPUs."""
     deployments: tuple[DeploymentPlan, ...]
@@ -72,6 +77,8 @@ class CommonParts(TypedDict):
     metrics_from: tuple[MetricsSource, ...]
     verify_timeout_minutes: int
     fractional: Fractional | None
+    engine: Engine | None
+    placement: FractionalPlacement | None
     workloads: tuple[WorkloadPlan, ...]
     deployments: tuple[DeploymentPlan, ...]
     monitoring: MonitoringPlan | None

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from slicewright.apis.desired_state import Desired, digest, dump
 from slicewright.infra.plan.model.nodes import Layout, SharingStrategy
+
+_AMOUNTS: Final = frozenset(
+    {
+        "volcano.sh/vgpu-memory",
+        "volcano.sh/vgpu-cores",
+        "vke.volcengine.com/mgpu-core",
+        "vke.volcengine.com/mgpu-memory",
+    }
+)
+"""Resources that are amounts of memory and compute, not devices that each bring a pod."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,4 +118,4 @@ class Offer:
     @property
     def advertised(self) -> int:
         """The devices that one node advertises: partitions and whole GPUs, times their replicas."""
-        return sum(self.resources.values())
+        return sum(count for name, count in self.resources.items() if name not in _AMOUNTS)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from slicewright.apis.label_keys import PLUGIN_CONFIG_LABEL
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import CATALOG, Checked, Stated, refuse
+from slicewright.infra.plan.fractional.engines import engine_labels, fractional_resources
+from slicewright.infra.plan.model.fractional import Engine
 from slicewright.infra.plan.model.nodes import (
     NO_GKE_PLUGIN_LABEL,
     OPERANDS_LABEL,
@@ -23,7 +25,6 @@ from slicewright.infra.plan.partition.bottlerocket import (
     with_bottlerocket,
 )
 from slicewright.infra.plan.partition.feature_labels import feature_labels
-from slicewright.infra.plan.partition.fractional import fractional_resources
 from slicewright.infra.plan.partition.partitions import (
     Partitioning,
     check_ways,
@@ -42,7 +43,7 @@ def offer_of(
     *,
     cloud: AnyCloud,
     strategy: MigStrategy,
-    fractional: stack_file.Fractional | None,
+    engine: Engine | None,
     stated: Stated,
 ) -> Checked[tuple[Offer, Mapping[str, str]] | None]:
     """The resources that the nodes advertise, and the labels that they need for it. None if they
@@ -57,8 +58,16 @@ def offer_of(
     sharing = yield from _sharing(pool, path, partitioning, cloud, strategy, stated)
     if gpus is None or partitioning is None or sharing is None:
         return None
-    by_fractions = isinstance(pool.sharing, stack_file.FractionalSharing) and fractional is not None
-    # GPU feature discovery comes with the operator, and HAMi takes the place of its device plugin.
+    by_fractions = isinstance(pool.sharing, stack_file.FractionalSharing) and engine is not None
+    if by_fractions and gpus.gpu.memory_mib is None:
+        yield refuse(
+            (*path, "sharing"),
+            f"the memory of {gpus.gpu.name} is unknown, so its fractions cannot be counted",
+            "share the GPUs by time-slicing, or use a GPU of the catalog",
+            CATALOG,
+        )
+        return None
+    # GPU feature discovery comes with the operator, whose device plugin the engine replaces.
     discovered = (
         not by_fractions
         and not with_bottlerocket(pool)
@@ -69,14 +78,16 @@ def offer_of(
         gpus,
         partitioning,
         sharing,
-        resources=fractional_resources(fractional, gpus.gpu, gpus.count)
-        if fractional is not None and by_fractions
+        resources=fractional_resources(engine, gpus.gpu, gpus.count)
+        if engine is not None and by_fractions
         else None,
         labels=feature_labels(gpus.gpu, partitioning.layouts, strategy, sharing)
         if discovered
         else None,
     )
     labels = _kept_away(pool, cloud)
+    if engine is not None and by_fractions:
+        labels |= engine_labels(engine, cloud)
     if _has_plugin_config(pool, cloud):
         labels[PLUGIN_CONFIG_LABEL] = pool.name
     return offer_plan, labels

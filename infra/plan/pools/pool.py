@@ -5,6 +5,7 @@ from __future__ import annotations
 from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import Checked, Stated
 from slicewright.infra.plan.gpu_operator.drivers import Driver, check_driver
+from slicewright.infra.plan.model.fractional import Engine
 from slicewright.infra.plan.model.nodes import AnyCloud, AnyPool, Gpus, MigStrategy
 from slicewright.infra.plan.model.pools import PlannedPool
 from slicewright.infra.plan.pools.nodes import count_of, pool_labels, pool_taints
@@ -23,7 +24,7 @@ def pool_plan(
     cloud: AnyCloud,
     strategy: MigStrategy,
     driver: Driver | None,
-    fractional: stack_file.Fractional | None,
+    engine: Engine | None,
     stated: Stated,
 ) -> Checked[PlannedPool[None] | None]:
     """The part of a pool's plan that is the same in all clouds. None if something is refused.
@@ -36,7 +37,7 @@ def pool_plan(
     taints = yield from pool_taints(pool, path, cloud, stated)
     rollout = yield from rollout_of(pool, path)
     offered = yield from offer_of(
-        pool, path, gpus, cloud=cloud, strategy=strategy, fractional=fractional, stated=stated
+        pool, path, gpus, cloud=cloud, strategy=strategy, engine=engine, stated=stated
     )
     if gpus is None or offered is None:
         return None

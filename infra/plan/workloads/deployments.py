@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import Checked, Stated
-from slicewright.infra.plan.model.deployments import DeploymentPlan
+from slicewright.infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
 from slicewright.infra.plan.model.pools import GkeSettings, PoolPlan
 from slicewright.infra.plan.model.scaling import AutoscalingPlan
 from slicewright.infra.plan.workloads.autoscaling import check_autoscaling, plan_autoscaling
+from slicewright.infra.plan.workloads.gpu_shares import check_share, check_share_memory
 from slicewright.infra.plan.workloads.gpus import check_gpu_memory, check_gpus
 from slicewright.infra.plan.workloads.model_memory import model_memory
 from slicewright.infra.plan.workloads.namespaces import (
@@ -18,7 +19,12 @@ from slicewright.infra.plan.workloads.namespaces import (
     check_namespaces,
     check_pod_security,
 )
-from slicewright.infra.plan.workloads.placement import PlacedWorkload, place_workload, pool_of
+from slicewright.infra.plan.workloads.placement import (
+    PlacedWorkload,
+    place_share,
+    place_workload,
+    pool_of,
+)
 from slicewright.infra.plan.workloads.pod_resources import (
     check_against_node,
     check_limits,
@@ -31,12 +37,17 @@ from slicewright.infra.plan.workloads.vllm import check_memory, check_vllm
 
 
 def plan_deployments(
-    fleet: stack_file.Fleet, pools: Sequence[PoolPlan], stated: Stated
+    fleet: stack_file.Fleet,
+    pools: Sequence[PoolPlan],
+    requests: Mapping[str, WorkloadPlan],
+    stated: Stated,
 ) -> Checked[tuple[DeploymentPlan, ...]]:
-    """pools: those that could be planned."""
+    """pools: those that could be planned. requests: for fractions of GPUs, by workload."""
     yield from check_names(fleet, stated)
     yield from check_namespaces(fleet, stated)
-    placed_workloads = yield from _place(fleet, {pool.name: pool for pool in pools}, stated)
+    placed_workloads = yield from _place(
+        fleet, {pool.name: pool for pool in pools}, requests, stated
+    )
     scaled = yield from _autoscale(placed_workloads, stated)
     yield from check_shared_memory(
         [
@@ -44,6 +55,7 @@ def plan_deployments(
                 placed=placed, replicas=_most_devices(placed, plan) // placed.devices_per_replica
             )
             for placed, plan in scaled
+            if placed.share is None
         ],
         stated,
     )
@@ -65,7 +77,10 @@ def plan_deployments(
 
 
 def _place(
-    fleet: stack_file.Fleet, pools: Mapping[str, PoolPlan], stated: Stated
+    fleet: stack_file.Fleet,
+    pools: Mapping[str, PoolPlan],
+    requests: Mapping[str, WorkloadPlan],
+    stated: Stated,
 ) -> Checked[list[PlacedWorkload]]:
     """The workloads that have a pool and devices. Checks each of them, also on its pool."""
     placed_workloads = []
@@ -78,7 +93,13 @@ def _place(
         if pool is None:
             continue
         yield from check_pod_security(workload, path, pool, stated)
-        placed = yield from place_workload(workload, path, pool, stated)
+        if workload.gpu_share is None:
+            placed = yield from place_workload(workload, path, pool, stated)
+        elif (request := requests.get(workload.name)) is not None:
+            yield from check_share(workload, workload.gpu_share, path, stated)
+            placed = place_share(workload, path, pool, request)
+        else:
+            placed = None  # refused elsewhere
         if placed is None:
             continue
         yield from check_against_node(workload, path, pool)
@@ -106,6 +127,9 @@ def _check_workload(
 def _check_devices(placed: PlacedWorkload, stated: Stated) -> Checked[None]:
     """Refuses a workload whose replica does not fit on its devices."""
     workload, path, pool, devices = placed.workload, placed.path, placed.pool, placed.devices
+    if placed.share is not None:
+        yield from check_share_memory(workload, placed.share, path, stated)
+        return
     match workload:
         case stack_file.VllmWorkload():
             at = (*path, "tensor_parallel")
@@ -171,6 +195,7 @@ def _deployment(
         awaited=fits and at_first <= placed.devices_per_node * coming_nodes,
         memory=model_memory(workload) if isinstance(workload, stack_file.VllmWorkload) else None,
         autoscaling=autoscaling,
+        share=placed.share,
     )
 
 

@@ -22,7 +22,9 @@ def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPl
 
 def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
     workload, at, notes = plan.workload, f"workload {plan.name}:", []
-    if plan.room is not None and plan.room < min(plan.most, plan.offered // plan.devices):
+    if plan.share is not None:
+        notes += _unplaced(plan)
+    elif plan.room is not None and plan.room < min(plan.most, plan.offered // plan.devices):
         notes.append(
             f"{at} by what it requests of processor and memory, nodes of pool {workload.pool} have "
             f"room for {plan.room} of its {plan.most} replicas: "
@@ -56,6 +58,15 @@ def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
             f"{'s' if len(names) > 1 else ''} {', '.join(names)}"
         )
     return notes
+
+
+def _unplaced(plan: DeploymentPlan) -> list[str]:
+    if not plan.pending:
+        return []
+    return [
+        f"workload {plan.name}: the shared GPUs have room for {plan.runs} of its {plan.most} "
+        f"replicas beside the other workloads: {_replicas(plan.pending)} Pending{_unawaited(plan)}"
+    ]
 
 
 def _vllm(plan: DeploymentPlan, workload: VllmWorkload) -> list[str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import Checked, Stated, listed, nearest, refuse
-from slicewright.infra.plan.model.deployments import Devices
+from slicewright.infra.plan.fractional.engines import CARDS_OF
+from slicewright.infra.plan.model.deployments import Devices, WorkloadPlan
 from slicewright.infra.plan.model.nodes import WHOLE_GPU
 from slicewright.infra.plan.model.pools import CloudSettings, GkeSettings, PoolPlan
 from slicewright.infra.plan.partition.resource_names import resource_of
@@ -21,6 +22,8 @@ class PlacedWorkload:
     workload: stack_file.ServedWorkload
     pool: PoolPlan
     devices: Devices
+    share: WorkloadPlan | None = None
+    """The fraction that each replica requests. None: whole devices."""
 
     @property
     def resource(self) -> tuple[str, str]:
@@ -29,6 +32,8 @@ class PlacedWorkload:
 
     @property
     def devices_per_replica(self) -> int:
+        if self.share is not None:
+            return self.share.cards
         match self.workload:
             case stack_file.VllmWorkload():
                 return self.workload.tensor_parallel
@@ -84,6 +89,18 @@ class PlacedWorkload:
         return None if self.room_on_a_node is None else self.room_on_a_node * self.pool.nodes.max
 
 
+def place_share(
+    workload: stack_file.ServedWorkload, path: stack_file.Path, pool: PoolPlan, share: WorkloadPlan
+) -> PlacedWorkload | None:
+    """The workload on shared cards of its pool. None if the engine has no resource for cards."""
+    resource = next((name for name in share.requests if name in CARDS_OF.values()), None)
+    if resource is None:
+        return None
+    mib = share.memory_mib_per_card or pool.gpu.memory_mib
+    devices = Devices(resource=resource, profiles=(), mib=mib, sharers=1)
+    return PlacedWorkload(path=path, workload=workload, pool=pool, devices=devices, share=share)
+
+
 def place_workload(
     workload: stack_file.ServedWorkload, path: stack_file.Path, pool: PoolPlan, stated: Stated
 ) -> Checked[PlacedWorkload | None]:
@@ -116,12 +133,20 @@ def pool_of(
             nearest(workload.pool, tuple(by_name)) if by_name else "add node_pools",
         )
         return None
-    if isinstance(by_name[workload.pool].sharing, stack_file.FractionalSharing):
+    fractional = isinstance(by_name[workload.pool].sharing, stack_file.FractionalSharing)
+    if workload.gpu_share is not None and not fractional:
+        yield refuse(
+            at,
+            f"the GPUs of {workload.pool} are not shared by fractions",
+            "write sharing: fractional in that pool, or leave gpu_share out",
+        )
+        return None
+    if fractional and workload.gpu_share is None:
         yield refuse(
             at,
             f"the GPUs of {workload.pool} are shared by fractions, and workloads of kind "
             f"{workload.kind} request whole devices",
-            "write the name of another pool, or a workload with gpu_share",
+            "add gpu_share, or write the name of another pool",
         )
         return None
     return planned_pools.get(workload.pool)

@@ -1,20 +1,61 @@
-"""Fractional GPUs: the scheduler that allocates them, and the requests of workloads."""
+"""Fractional GPUs: the engine that allocates them, and the requests of workloads."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from slicewright.infra.stack_file.schema.constraints import OWN_LIMIT, DnsLabel, IntRange
-from slicewright.infra.stack_file.schema.field_types import Memory
+from slicewright.infra.stack_file.schema import charts
+from slicewright.infra.stack_file.schema.constraints import (
+    OWN_LIMIT,
+    DnsLabel,
+    IntRange,
+    Pattern,
+)
+from slicewright.infra.stack_file.schema.field_types import Memory, NamespaceName
 from slicewright.infra.stack_file.schema.model import SpecModel
 
 Policy = Literal["binpack", "spread"]
+_SCALING: Final = "HAMi docs, deviceMemoryScaling and deviceCoreScaling"
+_VERSION = Pattern(
+    pattern=r"[0-9]+\.[0-9]+\.[0-9]+",
+    is_not="a version of a chart: one exact version, not a range",
+    examples=("2.10.0",),
+    source="Helm docs, charts",
+)
+_SECRET = Pattern(
+    pattern=r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
+    is_not="the name of a Secret: at most 253 lowercase letters, digits, '-' and '.', starting "
+    "and ending with a letter or digit",
+    examples=("registry",),
+    source="Kubernetes docs, object names",
+)
+_Percent = Annotated[
+    int,
+    IntRange(
+        minimum=100,
+        maximum=1000,
+        why_minimum="100 is a whole card",
+        why_maximum="a card that is promised ten times over serves nobody",
+        source=_SCALING,
+    ),
+]
+
+
+class Oversubscription(SpecModel):
+    """The part of each card that may be promised: above 100 %, more than the card has."""
+
+    memory_percent: _Percent = 100
+    """Memory beyond 100 is in the node's own memory, which is slow, and in HAMi experimental."""
+    compute_percent: _Percent = 100
+    """Compute beyond 100 is not there when all containers compute. HAMi only."""
 
 
 class Fractional(SpecModel):
-    """The scheduler: `hami` (any cluster) or `vke` (Volcengine's managed clusters)."""
+    """The engine: `hami` (any cluster, with its own scheduler), `volcano` (clusters that schedule
+    with Volcano), or `vke` (Volcengine's managed clusters, planned only).
+    """
 
-    provider: Literal["hami", "vke"]
+    provider: Literal["hami", "volcano", "vke"]
     node_policy: Policy = "binpack"
     """`binpack` fills one node first. `spread` distributes over nodes."""
     gpu_policy: Policy = "spread"
@@ -38,20 +79,52 @@ class Fractional(SpecModel):
         ]
         | None
     ) = None
-    """Maximum number of containers on a GPU. Default 10 (HAMi) or 16 (VKE, also its maximum)."""
+    """Maximum number of containers on a GPU. Default 10 (HAMi, Volcano) or 16 (VKE, also its
+    maximum).
+    """
+    oversubscription: Oversubscription = Oversubscription()
+    namespace: NamespaceName | None = None
+    """Namespace of the engine. Default `hami-system` or `volcano-system`."""
+    repository: Annotated[str, charts.repository("https://project-hami.github.io/HAMi/")] | None = (
+        None
+    )
+    """Repository of the engine's chart. By default its publisher's."""
+    chart_version: Annotated[str, _VERSION] | None = None
+    """Version of the engine's chart. Default 2.10.0 (HAMi) or 1.15.1 (Volcano)."""
+    plugin_repository: (
+        Annotated[
+            str, charts.repository("https://project-hami.github.io/volcano-vgpu-device-plugin")
+        ]
+        | None
+    ) = None
+    """Volcano only: repository of the chart volcano-vgpu-device-plugin. By default its
+    publisher's.
+    """
+    plugin_version: Annotated[str, _VERSION] | None = None
+    """Volcano only: version of volcano-vgpu-device-plugin. Default 1.12.0."""
+    registry: charts.Registry | None = None
+    """A mirror instead of docker.io and registry.k8s.io, with the same paths."""
+    image_pull_secrets: tuple[Annotated[str, _SECRET], ...] = ()
+    """Secrets of the engine's namespace. Volcano's chart takes one."""
 
 
 class FractionalRequest(SpecModel):
-    """The total request of a workload. Each card provides an equal part."""
+    """The total request of a workload. Each card provides an equal part. Without memory and
+    compute, it is whole cards that no other container shares.
+    """
 
-    memory: Memory
-    compute_percent: Annotated[
-        int,
-        IntRange(
-            minimum=1,
-            source="HAMi docs, gpucores; VKE docs 6460/182418",
-        ),
-    ]
+    memory: Memory | None = None
+    """None, with `compute_percent`: whole cards."""
+    compute_percent: (
+        Annotated[
+            int,
+            IntRange(
+                minimum=1,
+                source="HAMi docs, gpucores; VKE docs 6460/182418",
+            ),
+        ]
+        | None
+    ) = None
     """100 is the compute of a whole card."""
     cards: Annotated[
         int,
@@ -62,8 +135,22 @@ class FractionalRequest(SpecModel):
             source=OWN_LIMIT,
         ),
     ] = 1
+    priority: Literal["high", "low"] | None = None
+    """HAMi only: a container with `low` pauses while one with `high` computes on its card."""
+    node_policy: Policy | None = None
+    """HAMi only: another policy than the fleet's, for this workload's pods."""
+    gpu_policy: Policy | None = None
+    """HAMi only: another policy than the fleet's, for this workload's pods."""
 
 
 class Workload(SpecModel):
     name: Annotated[str, DnsLabel(63, "Kubernetes docs, names", "app")]
     gpu_share: FractionalRequest
+    replicas: Annotated[
+        int, IntRange(minimum=0, maximum=5000, unit="replica", source=OWN_LIMIT)
+    ] = 1
+    """Pods that the plan places. You create them yourself."""
+    containers: Annotated[
+        int, IntRange(minimum=1, maximum=16, unit="container", source=OWN_LIMIT)
+    ] = 1
+    """Containers of a pod that each have this share. More than one with HAMi only."""

@@ -24,6 +24,8 @@ STACKS = {
 def rendered(stack: Path) -> Mapping[str, str]:
     """File name -> content; a ConfigMap's file without the hash of its name."""
     fleet = plan.read_file(stack)
+    if fleet.engine is not None:
+        return {**engine(fleet), **workloads(fleet)}
     if fleet.deployments:
         return workloads(fleet)
     files = manifests.operator_files(fleet)
@@ -52,6 +54,21 @@ def workloads(fleet: plan.FleetPlan) -> Mapping[str, str]:
             for one, objects in manifests.workloads_of(fleet)
         },
         **scaling(fleet),
+    }
+
+
+def engine(fleet: plan.FleetPlan) -> Mapping[str, str]:
+    """File name -> the address and the values of a chart of the engine for fractions."""
+    return {
+        f"{chart.release}.yaml": manifests.as_flow_yaml(
+            {
+                "chart": list(filter(None, chart.address)),
+                "version": chart.version,
+                "namespace": chart.namespace,
+                "values": chart.values,
+            }
+        )
+        for chart in manifests.engine_charts(fleet)
     }
 
 

@@ -168,6 +168,26 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row(
         "fractional.shares_per_gpu", {"fractional.shares_per_gpu": 4}, IN_PLACE, fraction, **fleet
     )
+    scaled = {"memory_percent": 150, "compute_percent": 150}
+    for name, value in scaled.items():
+        changed = {"fractional.oversubscription": {name: value}}
+        yield Row(f"fractional.oversubscription.{name}", changed, IN_PLACE, fraction, **fleet)
+    by_volcano = fraction | {"fractional": {"provider": "volcano"}}
+    for name, value in (
+        ("namespace", "gpu-sharing"),
+        ("repository", "oci://registry.example.com/charts"),
+        ("chart_version", "1.15.2"),
+        ("plugin_repository", "oci://registry.example.com/charts"),
+        ("plugin_version", "1.12.1"),
+        ("registry", "registry.example.com"),
+        ("image_pull_secrets", ["mirror"]),
+    ):
+        changed = {f"fractional.{name}": value}
+        yield Row(f"fractional.{name}", changed, IN_PLACE, by_volcano, **fleet)
+    yield Row("workloads.containers", {"workloads.0.containers": 2}, IN_PLACE, fraction, **fleet)
+    for name, value in (("priority", "low"), ("node_policy", "spread"), ("gpu_policy", "binpack")):
+        changed = {f"workloads.0.gpu_share.{name}": value}
+        yield Row(f"workloads.gpu_share.{name}", changed, IN_PLACE, fraction, **fleet)
     yield Row("workloads.name", {"workloads.0.name": "v"}, IN_PLACE, fraction, **fleet)
     for name, value in (("memory", "8Gi"), ("compute_percent", 20), ("cards", 2)):
         yield Row(

@@ -308,13 +308,24 @@ def test_every_row_of_the_rules_has_a_table_and_known_keys() -> None:
 @pytest.mark.parametrize(
     ("kind", "at", "rules", "elsewhere"),
     [
-        (plan.GkeFleetPlan, "", (*rules_of("gke_cluster"), *rules_of("settings")), {"pools"}),
-        (plan.EksFleetPlan, "", (*rules_of("eks_cluster"), *rules_of("settings")), {"pools"}),
+        (
+            plan.GkeFleetPlan,
+            "",
+            (*rules_of("gke_cluster"), *rules_of("settings")),
+            # The last two follow from `fractional`, the pools and the workloads.
+            {"pools", "engine", "placement"},
+        ),
+        (
+            plan.EksFleetPlan,
+            "",
+            (*rules_of("eks_cluster"), *rules_of("settings")),
+            {"pools", "engine", "placement"},
+        ),
         (
             plan.ExistingFleetPlan,
             "",
             (*rules_of("existing_cluster"), *rules_of("settings")),
-            {"pools", "hosts"},
+            {"pools", "hosts", "engine", "placement"},
         ),
         # Both follow from the others.
         (plan.GkeClusterPlan, "cluster.", rules_of("gke_cluster"), {"region", "node_account_id"}),

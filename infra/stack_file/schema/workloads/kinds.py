@@ -16,9 +16,8 @@ ServedWorkload = VllmWorkload | TritonWorkload | ContainerWorkload
 
 def _tag(value: Any) -> str:
     """The union's tag. `kind` may be misspelled, but only servers have an image or a pool."""
-    if not isinstance(value, dict) or "gpu_share" in value:
-        return "share"
-    return "kind" if {"kind", "image", "pool"} & value.keys() else "share"
+    served = isinstance(value, dict) and bool({"kind", "image", "pool"} & value.keys())
+    return "kind" if served else "share"
 
 
 AnyWorkload = Annotated[

@@ -15,6 +15,7 @@ from slicewright.infra.stack_file.schema.field_types import (
     NamespaceName,
     ResourceName,
 )
+from slicewright.infra.stack_file.schema.fractional import FractionalRequest
 from slicewright.infra.stack_file.schema.model import SpecModel
 from slicewright.infra.stack_file.schema.workloads.autoscaling import Autoscaling
 
@@ -154,6 +155,10 @@ class Served(SpecModel):
     """A pool of `node_pools`: the pods run on its nodes only."""
     resource: ResourceName | None = None
     """Resource of a pod, such as `mig-1g.5gb`. By default the only resource of the pool's nodes."""
+    gpu_share: FractionalRequest | None = None
+    """A fraction of the pool's GPUs for each replica, on pools with `sharing: fractional`. It takes
+    the place of `resource` and of the number of GPUs. None: whole devices.
+    """
     replicas: Annotated[
         int, IntRange(minimum=0, maximum=5000, unit="replica", source=OWN_LIMIT)
     ] = 1

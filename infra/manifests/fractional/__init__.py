@@ -1,0 +1,1 @@
+"""The charts of engines for fractions of GPUs, with their values."""

@@ -1,0 +1,29 @@
+"""A chart of an engine, as Helm takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from slicewright.infra.manifests.helm_charts import ChartAddress
+from slicewright.infra.manifests.text import JsonObject
+from slicewright.infra.plan import FleetPlan, GkeFleetPlan
+
+DOCKER_HUB: Final = "docker.io"
+RUNTIME_CLASS: Final = "nvidia"
+"""The runtime class of the GPU operator's container toolkit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineChart:
+    release: str
+    namespace: str
+    address: ChartAddress
+    version: str
+    values: JsonObject
+
+
+def toolkit_installed(fleet: FleetPlan) -> bool:
+    """True if the GPU operator brings the container toolkit to the nodes of the engine."""
+    operator = None if isinstance(fleet, GkeFleetPlan) else fleet.operator
+    return operator is not None and bool(operator.toolkit.enabled)

@@ -1,0 +1,1 @@
+"""Fractional GPUs: engines, requests, and the placement of pods' shares on cards."""
