@@ -55,12 +55,10 @@ class ImageIssue:
     """Follows the release in a message."""
     source: str
 
-    def affects(self, image: str, machine: str, release: str | None) -> bool:
-        """True for an affected release. None, the newest, is affected until one is fixed."""
+    def affects(self, image: str, machine: str, release: str) -> bool:
+        """True for an affected release."""
         if image not in self.images or not any(fnmatchcase(machine, m) for m in self.machines):
             return False
-        if release is None:
-            return self.fixed is None
         number = _release_number(release)
         begun = self.first is None or number >= _release_number(self.first)
         return begun and (self.fixed is None or number < _release_number(self.fixed))

@@ -67,11 +67,11 @@ class Pool:
         """The catalog's row of the only machine type."""
         if len(self.machine_types) != 1:
             return None
-        return _CATALOG.machines.get((self.cloud, self.machine_types[0]))
+        return _row(self.cloud, self.machine_types[0])
 
     @property
     def has_gpus(self) -> bool:
-        rows = [_CATALOG.machines.get((self.cloud, name)) for name in self.machine_types]
+        rows = [_row(self.cloud, name) for name in self.machine_types]
         named = any(row is not None and row.gpu_count for row in rows)
         return bool(self.accelerators) or self.any_machine or named
 
@@ -222,3 +222,7 @@ def _times(per_zone: int | None, locations: Any) -> int | None:
     if per_zone is None or locations is UNKNOWN:
         return None
     return per_zone * (len(locations) if locations else _ZONES)
+
+
+def _row(cloud: catalog.Cloud, name: str) -> catalog.Machine | None:
+    return _CATALOG.machines.get((cloud, name)) or catalog.general_machine(cloud, name)

@@ -18,9 +18,9 @@ def check_image_issues(
     pool: stack_file.EksPool, image: Image, machines: Sequence[Machine], path: stack_file.Path
 ) -> Checked[None]:
     """Refuses a release that its makers call broken for one of the machine types."""
-    if pool.release_version is None:
-        return
     release = _release(pool.release_version)
+    if release is None:
+        return
     for machine, issue in _issues(image.name, machines, release):
         if issue.certain:
             yield refuse(
@@ -32,26 +32,26 @@ def check_image_issues(
 
 
 def image_issue_notes(pool: EksPoolPlan) -> list[str]:
-    """Notes on defects that users report of the release, or of the newest one."""
+    """Notes on defects that users report of the stated release."""
     settings = pool.settings
-    stated = settings.release_version
-    release = _release(stated) if stated else None
+    release = _release(settings.release_version)
+    if release is None:
+        return []
     machines = (settings.machine, *settings.other_machines)
     reported = {
         issue: machine
         for machine, issue in _issues(settings.ami_type, machines, release)
-        if not issue.certain and (release is not None or stated is None)
+        if not issue.certain
     }
     return [
-        f"pool {pool.name}: users report that {settings.ami_type} "
-        f"{release or f'since {issue.first}'} {issue.defect} ({machine.name}); {_remedy(issue)} "
-        f"({issue.source})"
+        f"pool {pool.name}: users report that {settings.ami_type} {release} {issue.defect} "
+        f"({machine.name}); {_remedy(issue)} ({issue.source})"
         for issue, machine in reported.items()
     ]
 
 
 def _issues(
-    image: str, machines: Sequence[Machine], release: str | None
+    image: str, machines: Sequence[Machine], release: str
 ) -> Iterator[tuple[Machine, ImageIssue]]:
     for issue in catalog.load().image_issues:
         affected = next((m for m in machines if issue.affects(image, m.name, release)), None)
@@ -59,8 +59,10 @@ def _issues(
             yield affected, issue
 
 
-def _release(stated: str) -> str | None:
-    """`1.34.0-20260714` -> `20260714`, `1.54.0-5ed15786` -> `1.54.0`. None: malformed."""
+def _release(stated: str | None) -> str | None:
+    """`1.34.0-20260714` -> `20260714`, `1.54.0-5ed15786` -> `1.54.0`. None: not stated."""
+    if stated is None:
+        return None
     match = _AMAZON.fullmatch(stated) or _BOTTLEROCKET.fullmatch(stated)
     return match[1] if match else None
 

@@ -15,6 +15,7 @@ from slicewright.infra.plan.model.pools import PoolPlan
 from slicewright.infra.stack_file import Path
 
 _GKE_CLIENTS = (2, 48)
+_MPS_CLIENTS = 48
 _LONGEST_NAME = 63
 _GKE = "GoogleCloudPlatform/container-engine-accelerators, pkg/gpu/nvidia/gpusharing"
 _PLUGIN = "NVIDIA/k8s-device-plugin, internal/plugin and README"
@@ -156,7 +157,14 @@ def _check_duplicates(sharing: Replicated, path: Path) -> Checked[None]:
 
 
 def _check_replicas(sharing: Replicated, path: Path, each: Mapping[str, int]) -> Checked[None]:
-    for name in each:
+    for name, replicas in each.items():
+        if isinstance(sharing, stack_file.Mps) and replicas > _MPS_CLIENTS:
+            yield refuse(
+                (*path, "replicas"),
+                f"{replicas}: MPS has at most {_MPS_CLIENTS} clients per GPU",
+                f"write 2 to {_MPS_CLIENTS}",
+                _PLUGIN,
+            )
         if len(name) + len(".shared") * sharing.rename_by_default > _LONGEST_NAME:
             yield refuse(
                 (*path, "replicas"),

@@ -56,7 +56,7 @@ def _remedy(path: Path, parent: Any, holder: dict[str, Any]) -> tuple[str, Fix]:
         rename = closest not in holder and readable
         return f"did you mean {closest}?", RenameKey(key=closest) if rename else DropValue()
     if place := _place_elsewhere(snake):
-        return f"it belongs to {place}", DropValue()
+        return f"write it as {place}, counted from the fleet's own keys", DropValue()
     inner = [k for k in value if k in keys] if isinstance(value, dict) else []
     if inner:
         return f"write its keys ({comma_separated(inner)}) one level up", DropValue()

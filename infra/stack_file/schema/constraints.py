@@ -42,6 +42,8 @@ class IntRange(Constraint):
     minimum: int
     maximum: int | None = None
     """None if the bound depends on other keys. `slicewright.infra.plan` checks it then."""
+    planned_maximum: int | None = None
+    """The greatest value in messages, if `slicewright.infra.plan` refuses a greater one."""
     unit: str = ""
     """Singular, for messages: `minute`, `GB`."""
     why_minimum: str = ""
@@ -53,10 +55,11 @@ class IntRange(Constraint):
 
     @property
     def instead(self) -> str:
+        greatest = self.planned_maximum or self.maximum
         allowed = (
             f"write {self.minimum} or more"
-            if self.maximum is None
-            else f"write {self.minimum} to {self.maximum}"
+            if greatest is None
+            else f"write {self.minimum} to {greatest}"
         )
         return f"{allowed}, or {self.alternative}" if self.alternative else allowed
 

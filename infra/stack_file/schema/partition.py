@@ -129,10 +129,9 @@ MpsReplicas = Annotated[
     int,
     IntRange(
         minimum=2,
-        maximum=48,
+        planned_maximum=48,
         unit="replica",
-        why_maximum="MPS has at most 48 clients per GPU",
-        source="NVIDIA MPS docs, limitations",
+        source="NVIDIA/k8s-device-plugin, internal/plugin and README: MPS has 48 clients per GPU",
         alternative="sharing: none",
     ),
 ]

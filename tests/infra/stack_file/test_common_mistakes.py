@@ -185,7 +185,7 @@ MISTAKES: Mapping[str, Mistake] = {
         "version: 1.30, region:",
         ":4: cluster.version: 1.3",
         'write it in quotes: "1.30"',
-        ":4: cluster.version: 1.30 is not a Kubernetes version that EKS had on ",
+        ":4: cluster.version: extended support of Kubernetes 1.30 ended on 2026-07-23: ",
     ),
     "an alias of nothing": in_pool(
         "labels: *nobody", ":8: is not valid YAML: found undefined alias; define it with &"
