@@ -574,7 +574,7 @@ def cloud_pools(cloud: str) -> Iterator[Row]:
     yield Row("system_pool.zones", {"system_pool.zones": [zone]}, REPLACE, **fleet)
     yield Row("cluster.name", {"cluster.name": "other"}, REPLACE, **fleet)
     version = IN_PLACE if cloud == "gke" else ROLL
-    yield Row("cluster.version", {"cluster.version": "1.34"}, version, **fleet)
+    yield Row("cluster.version", {"cluster.version": "1.36"}, version, **fleet)
     yield Row("cluster.existing", {"cluster.existing": True}, IN_PLACE, **fleet)
     layout: Changes = (
         {"node_pools.0.partition": {"mode": "operator", "layout": {"1g.10gb": 7}}}
@@ -964,6 +964,11 @@ def byo() -> Iterator[Row]:
     )
     larger: Changes = {"node_pools.0.partition": {"mode": "operator", "layout": {"1g.10gb": 7}}}
     yield Row("node_pools.gpu.model", {"node_pools.0.gpu.model": "A100-80"} | larger, ROLL)
+    whole = {
+        "node_pools.0.partition": "none",
+        "node_pools.0.gpu": {"product": "NVIDIA A10", "count": 8},
+    }
+    yield Row("node_pools.gpu.product", whole, ROLL)
     yield Row("node_pools.gpu.count", {"node_pools.0.gpu.count": 4}, IN_PLACE)
     yield Row("node_pools.select", {"node_pools.0.select": {"a": "b"}}, IN_PLACE)
     yield Row("gpu_operator.existing", {"gpu_operator.existing": True}, REPLACE, **fleet)

@@ -220,7 +220,7 @@ def test_an_equal_pool_in_another_cluster_is_another_pool(
     [
         ("name", "other", ChangeEffect.REPLACE),
         ("location", "us-central1-c", ChangeEffect.REPLACE),
-        ("version", "1.34", ChangeEffect.IN_PLACE),
+        ("version", "1.36", ChangeEffect.IN_PLACE),
     ],
 )
 def test_changes_of_the_cluster(key: str, value: str, effect: ChangeEffect) -> None:
