@@ -45,6 +45,8 @@ def _clean(node: Any) -> Any:
         cleaned = {
             k: _clean(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))
         }
+        if cleaned.get("minItems") and cleaned.get("default") == []:
+            del cleaned["default"]  # no file may write it
         # pydantic allows keys that match no pattern; slicewright refuses them.
         return (
             {**cleaned, "additionalProperties": False}

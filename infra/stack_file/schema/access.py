@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
-from slicewright.infra.stack_file.schema.constraints import Cidr, Pattern
+from slicewright.infra.stack_file.schema.constraints import Cidr, NotEmpty, Pattern
 from slicewright.infra.stack_file.schema.field_types import Labels, NamespaceName
 from slicewright.infra.stack_file.schema.model import SpecModel
 
@@ -39,7 +39,14 @@ class MetricsNamespace(SpecModel):
     """Pods of a namespace."""
 
     namespace: NamespaceName
-    pods: Labels = Field(default_factory=dict)
+    pods: Annotated[
+        Labels,
+        NotEmpty(
+            why="it would select all pods of the namespace",
+            instead="write labels, or leave it out for all pods",
+            source="Kubernetes API, LabelSelector",
+        ),
+    ] = Field(default_factory=dict)
     """Labels that select the pods. By default all pods of the namespace."""
 
 

@@ -155,6 +155,28 @@ class NotEmpty(Constraint):
         return {**schema, "minItems" if schema.get("type") == "array" else "minProperties": 1}
 
 
+@dataclass(frozen=True, kw_only=True)
+class NotNull(Constraint):
+    """An optional list that, if its key is present, has a value.
+
+    A key whose items are all commented out has the value null. Its default must not replace it.
+    """
+
+    why: str
+    instead: str
+    source: str = REFERENCE
+
+    def check(self, value: Any) -> Any:
+        if value is None:
+            raise ConstraintError(f"has no value: {self.why}", self.instead, self.source)
+        return value
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
+        schema = handler(core)
+        (alternative,) = (one for one in schema["anyOf"] if one.get("type") != "null")
+        return alternative
+
+
 @dataclass(frozen=True)
 class DnsLabel(Constraint):
     """A DNS label (RFC 1035) of at most `longest` characters."""

@@ -8,6 +8,7 @@ from typing import Annotated
 from slicewright.infra.stack_file.schema.constraints import (
     IntRange,
     NotEmpty,
+    NotNull,
     Pattern,
     QualifiedName,
 )
@@ -144,6 +145,14 @@ ZoneNames = Annotated[
     NotEmpty(
         why="nodes run in at least one zone",
         instead="name at least one zone",
+        source="GKE and EC2 APIs",
+    ),
+]
+OptionalZones = Annotated[
+    ZoneNames | None,
+    NotNull(
+        why="nodes would run in the default zones",
+        instead="name at least one zone, or leave it out for the default",
         source="GKE and EC2 APIs",
     ),
 ]

@@ -18,7 +18,7 @@ from slicewright.infra.stack_file.schema.constraints import (
 )
 from slicewright.infra.stack_file.schema.eks.cluster import EksCluster
 from slicewright.infra.stack_file.schema.eks.pools import EksPool
-from slicewright.infra.stack_file.schema.field_types import Image, ZoneNames
+from slicewright.infra.stack_file.schema.field_types import Image, OptionalZones
 from slicewright.infra.stack_file.schema.fractional import Fractional
 from slicewright.infra.stack_file.schema.gke.cluster import GkeCluster
 from slicewright.infra.stack_file.schema.gke.pools import GkePool
@@ -43,7 +43,7 @@ class SystemPool(SpecModel):
         | None
     ) = None
     nodes: Nodes = Fixed(count=1)
-    zones: ZoneNames | None = None
+    zones: OptionalZones = None
 
 
 class ByoCluster(SpecModel):

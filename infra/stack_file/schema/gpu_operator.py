@@ -7,7 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from slicewright.infra.stack_file.schema import charts
-from slicewright.infra.stack_file.schema.constraints import DnsLabel, FreeText, IntRange, Pattern
+from slicewright.infra.stack_file.schema.constraints import (
+    DnsLabel,
+    FreeText,
+    IntRange,
+    NotEmpty,
+    Pattern,
+)
 from slicewright.infra.stack_file.schema.field_types import Labels
 from slicewright.infra.stack_file.schema.model import SpecModel
 
@@ -56,20 +62,36 @@ class ServiceMonitor(SpecModel):
     """Labels that the Prometheus operator selects, such as `{release: kube-prom-stack}`."""
 
 
+_DcgmField = Annotated[
+    str,
+    Pattern(
+        pattern=r"DCGM_FI_[A-Z0-9_]+",
+        is_not="a field of DCGM",
+        examples=("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
+        source="NVIDIA/dcgm-exporter, etc/dcp-metrics-included.csv",
+    ),
+]
+_SystemdService = Annotated[
+    str,
+    Pattern(
+        pattern=r"[A-Za-z0-9:_.@-]+\.service",
+        is_not="a systemd service",
+        examples=("nvidia-persistenced.service",),
+        source="NVIDIA/mig-parted, gpu-clients file",
+    ),
+]
+
+
 class DcgmExporter(SpecModel):
     enabled: bool = True
     version: _Version | None = None
-    metrics: tuple[
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"DCGM_FI_[A-Z0-9_]+",
-                is_not="a field of DCGM",
-                examples=("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
-                source="NVIDIA/dcgm-exporter, etc/dcp-metrics-included.csv",
-            ),
-        ],
-        ...,
+    metrics: Annotated[
+        tuple[_DcgmField, ...],
+        NotEmpty(
+            why="the exporter would export its own list",
+            instead="list fields, or write enabled: false for none; leave it out for the "
+            "exporter's list",
+        ),
     ] = ()
     """Fields of DCGM to export, and no others. By default the exporter's list."""
     service_monitor: ServiceMonitor = ServiceMonitor()
@@ -83,17 +105,12 @@ class MigManager(SpecModel):
     default_config: Literal["all-disabled", ""] = "all-disabled"
     """Layout of nodes without a layout. The chart allows no other value."""
     version: _Version | None = None
-    host_services: tuple[
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"[A-Za-z0-9:_.@-]+\.service",
-                is_not="a systemd service",
-                examples=("nvidia-persistenced.service",),
-                source="NVIDIA/mig-parted, gpu-clients file",
-            ),
-        ],
-        ...,
+    host_services: Annotated[
+        tuple[_SystemdService, ...],
+        NotEmpty(
+            why="mig-manager would stop the operator's list of services",
+            instead="list services, or leave it out for the operator's list",
+        ),
     ] = ()
     """systemd services to stop while GPUs change, instead of the operator's list."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from slicewright.infra.stack_file.schema.capacity import Capacity, OnDemand
-from slicewright.infra.stack_file.schema.constraints import DnsLabel, IntRange
+from slicewright.infra.stack_file.schema.constraints import DnsLabel, IntRange, NotEmpty
 from slicewright.infra.stack_file.schema.field_types import (
     MAX_NODES,
     NODE_LIMIT,
@@ -90,6 +90,13 @@ class ByoPool(_Pool):
     name: Annotated[str, DnsLabel(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
     gpu: NodeGpus
     """The GPUs of every node."""
-    select: Labels = Field(default_factory=dict)
+    select: Annotated[
+        Labels,
+        NotEmpty(
+            why="to Kubernetes an empty selector means all nodes",
+            instead="write labels of the nodes, or leave it out for nodes with slicewright.io/pool",
+            source="Kubernetes API, LabelSelector",
+        ),
+    ] = Field(default_factory=dict)
     """Labels that select the nodes. By default `slicewright.io/pool: <name>`."""
     partition: OperatorPartition = Unpartitioned()

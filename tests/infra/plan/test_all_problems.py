@@ -302,7 +302,8 @@ def test_a_node_belongs_to_one_pool(selects: tuple[dict[str, str], ...], refused
     raw = yaml.safe_load(BYO)
     (pool,) = raw["node_pools"]
     raw["node_pools"] = [
-        {**pool, "name": f"p{i}", "select": select} for i, select in enumerate(selects)
+        {**pool, "name": f"p{i}"} | ({"select": select} if select else {})
+        for i, select in enumerate(selects)
     ]
     found = {path[:3] for path in problems(json.dumps(raw))}
     assert found == {("node_pools", i, "select") for i in refused}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from slicewright.infra.stack_file.schema.constraints import Pattern
+from slicewright.infra.stack_file.schema.constraints import NotEmpty, Pattern
 from slicewright.infra.stack_file.schema.model import SpecModel
 
 _GUIDE = "EKS user guide, create access entries"
@@ -52,7 +52,14 @@ class AccessPolicy(SpecModel):
         "AmazonEKSSecretReaderPolicy",
         "AmazonEKSViewPolicy",
     ]
-    namespaces: tuple[_Namespace, ...] = ()
+    namespaces: Annotated[
+        tuple[_Namespace, ...],
+        NotEmpty(
+            why="the policy would cover the whole cluster",
+            instead="name namespaces, or leave it out for the whole cluster",
+            source="EKS API, AccessScope.namespaces",
+        ),
+    ] = ()
     """Namespaces that the policy covers. By default the whole cluster."""
 
 

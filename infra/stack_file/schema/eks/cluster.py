@@ -11,7 +11,7 @@ from slicewright.infra.stack_file.schema.constraints import Cidr, DnsLabel, NotE
 from slicewright.infra.stack_file.schema.eks.access import EksAccess
 from slicewright.infra.stack_file.schema.eks.autoscaler import EksAutoscaler
 from slicewright.infra.stack_file.schema.eks.identities import PodIdentity
-from slicewright.infra.stack_file.schema.field_types import KmsKeyArn, Tags, ZoneNames
+from slicewright.infra.stack_file.schema.field_types import KmsKeyArn, OptionalZones, Tags
 from slicewright.infra.stack_file.schema.model import Shorthand, SpecModel
 
 SubnetId = Annotated[
@@ -70,7 +70,15 @@ class EksEndpoint(SpecModel):
     """Reachable from the internet, with credentials."""
     private: bool = False
     """Reachable from the VPC, without leaving it."""
-    public_cidrs: tuple[Annotated[str, Cidr("EKS API, VpcConfigRequest")], ...] = ()
+    public_cidrs: Annotated[
+        tuple[Annotated[str, Cidr("EKS API, VpcConfigRequest")], ...],
+        NotEmpty(
+            why="EKS would open the endpoint to all addresses",
+            instead="list ranges, or write public: false to close the endpoint; leave it out for "
+            "all addresses",
+            source="EKS API, VpcConfigRequest.publicAccessCidrs",
+        ),
+    ] = ()
     """Ranges of public addresses that may reach a public endpoint. By default all."""
 
 
@@ -129,7 +137,7 @@ class EksCluster(SpecModel):
             source="AWS docs, regions",
         ),
     ]
-    zones: ZoneNames | None = None
+    zones: OptionalZones = None
     """Zones, at least two. By default a and b of the region."""
     version: (
         Annotated[

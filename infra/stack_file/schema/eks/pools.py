@@ -18,8 +18,8 @@ from slicewright.infra.stack_file.schema.field_types import (
     MAX_NODES,
     NODE_LIMIT,
     KmsKeyArn,
+    OptionalZones,
     Tags,
-    ZoneNames,
 )
 from slicewright.infra.stack_file.schema.model import SpecModel
 from slicewright.infra.stack_file.schema.partition import CloudPartition, Unpartitioned
@@ -137,7 +137,7 @@ class EksPool(CloudPool):
         ...,
     ] = ()
     """Further types with the same GPUs. More types give access to more spot capacity."""
-    zones: ZoneNames | None = None
+    zones: OptionalZones = None
     """Zones of the cluster. By default only its first zone, so that nodes are close together."""
     capacity: EksCapacity = OnDemand()
     partition: CloudPartition = Unpartitioned()

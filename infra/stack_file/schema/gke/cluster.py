@@ -6,7 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from slicewright.infra.stack_file.schema.constraints import Cidr, DnsLabel, FreeText, Pattern
+from slicewright.infra.stack_file.schema.constraints import (
+    Cidr,
+    DnsLabel,
+    FreeText,
+    NotNull,
+    Pattern,
+)
 from slicewright.infra.stack_file.schema.field_types import CloudLabels
 from slicewright.infra.stack_file.schema.gke.capacity import PROJECT
 from slicewright.infra.stack_file.schema.gke.maintenance import GkeMaintenance
@@ -113,7 +119,15 @@ class GkeControlPlane(SpecModel):
     """
     private_endpoint: bool = False
     """Give the control plane no public IP address."""
-    authorized_networks: tuple[AuthorizedNetwork, ...] | None = None
+    authorized_networks: Annotated[
+        tuple[AuthorizedNetwork, ...] | None,
+        NotNull(
+            why="GKE would keep its default, which is open to all addresses",
+            instead="list networks, or write [] for none besides the nodes; leave it out for "
+            "GKE's default",
+            source="GKE API, MasterAuthorizedNetworksConfig",
+        ),
+    ] = None
     """Networks that may use the control plane's IP address, besides the cluster's nodes. `[]`: only
     the nodes.
     """

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from slicewright.infra.stack_file.schema.constraints import FreeText, IntRange, Pattern
-from slicewright.infra.stack_file.schema.field_types import CloudLabels, ZoneNames
+from slicewright.infra.stack_file.schema.field_types import CloudLabels, OptionalZones
 from slicewright.infra.stack_file.schema.gke.capacity import GkeCapacity, GkeOnDemand
 from slicewright.infra.stack_file.schema.gke.upgrade import Surge, Upgrade
 from slicewright.infra.stack_file.schema.hosts import GpuChoice
@@ -70,7 +70,7 @@ class GkePool(CloudPool):
         str, FreeText("a machine type", "Compute Engine docs, GPU machine types", "a3-highgpu-8g")
     ]
     """The cloud's name of the type. The catalog has its GPUs."""
-    zones: ZoneNames | None = None
+    zones: OptionalZones = None
     """Zones. By default the zone of a zonal cluster, required for a regional cluster."""
     capacity: GkeCapacity = GkeOnDemand()
     gpu: GpuChoice | None = None

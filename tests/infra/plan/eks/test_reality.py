@@ -134,7 +134,8 @@ def test_zones_can_be_given_by_their_ids(record_cloud: Callable[..., Any]) -> No
             "[euw1-az1]",
             "p4d.24xlarge is not offered in euw1-az1; zones of eu-west-1 that have it: euw1-az2",
         ),
-        ("null", "[euw1-az2]", "cluster.zones: is required: euw1-az2 is a zone's id"),
+        ("", "[euw1-az2]", "cluster.zones: is required: euw1-az2 is a zone's id"),
+        ("null", "[eu-west-1a]", "cluster.zones: has no value"),
         (
             "[eu-west-1a, eu-west-1z]",
             "[eu-west-1a]",
@@ -150,7 +151,8 @@ def test_wrong_zones_are_refused(
 
 def _by_id(cluster: str, pool: str) -> str:
     stated = FLEET.format(region="eu-west-1", zones="x", nodes="{count: 1}", pool_zone="b")
-    return stated.replace("[x]", cluster).replace("[eu-west-1b]", pool)
+    stated = stated.replace("zones: [x]", f"zones: {cluster}" if cluster else "secrets_key: null")
+    return stated.replace("[eu-west-1b]", pool)
 
 
 @pytest.mark.parametrize("zone", ["use1-az3", "us-east-1-bos-1a"])
