@@ -15,7 +15,12 @@ from slicewright.infra.plan.model.fleets import (
     GkeFleetPlan,
 )
 from slicewright.infra.plan.model.hosts import HostPlan
-from slicewright.infra.plan.model.pools import CloudSettings, PlannedPool, PoolPlan
+from slicewright.infra.plan.model.pools import (
+    CloudSettings,
+    PlannedPool,
+    PoolPlan,
+    SystemPoolPlan,
+)
 
 Cloud = Literal["gke", "eks", "byo"]
 _ABSENT: Final[Any] = object()
@@ -44,6 +49,20 @@ _FORGOTTEN_LAYOUT: Final = Rule(
     "mig-manager's next start, for example after a reboot: list it under partition.previous until "
     "no node has it",
     source="NVIDIA/mig-parted, cmd/nvidia-mig-manager: selected mig-config not present",
+)
+_SYSTEM_POOL_CREATED: Final = Rule(
+    field="system",
+    cloud_field="system pool",
+    effect=ChangeEffect.IN_PLACE,
+    why="its nodes are added",
+    source="slicewright",
+)
+_SYSTEM_POOL_DELETED: Final = Rule(
+    field="system",
+    cloud_field="system pool",
+    effect=ChangeEffect.REPLACE,
+    why="its nodes are deleted, and their pods move to other nodes or stay pending",
+    source="GKE and EKS APIs: a node pool is deleted with its nodes",
 )
 _CREATED_CLUSTER_FIELDS: Final = frozenset(
     f"cluster.{field}" for field in ("addons", "nat_zones", "own_vpc", "pool_zones", "zones")
@@ -89,12 +108,31 @@ def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
 
 def _compare_clusters(before: FleetPlan, after: FleetPlan, cloud: Cloud) -> list[Change]:
     rules = (*rules_of(_CLUSTER_RULES[cloud]), *rules_of("settings"))
+    old_pool, new_pool = _system_pool(before), _system_pool(after)
+    both_have_a_system_pool = old_pool is not None and new_pool is not None
+    if not both_have_a_system_pool:
+        rules = tuple(rule for rule in rules if not rule.field.startswith("system."))
     changes = _mark_system_pool(_changed_fields(before, after, rules))
     if any(change.rule.field == "cluster.existing" for change in changes):
         changes = [c for c in changes if c.rule.field not in _CREATED_CLUSTER_FIELDS]
-    return _mark_ended_nodes(
-        changes, getattr(before, "system", None), getattr(after, "system", None)
-    )
+    if both_have_a_system_pool:
+        return _mark_ended_nodes(changes, old_pool, new_pool)
+    return changes + _created_or_deleted_system_pool(old_pool, new_pool)
+
+
+def _system_pool(fleet: FleetPlan) -> SystemPoolPlan | None:
+    """The pool for controllers. An existing GKE cluster may do without, and hosts have none."""
+    return None if isinstance(fleet, ExistingFleetPlan) else fleet.system
+
+
+def _created_or_deleted_system_pool(
+    before: SystemPoolPlan | None, after: SystemPoolPlan | None
+) -> list[Change]:
+    if before is None and after is not None:
+        return [Change(rule=_SYSTEM_POOL_CREATED, before=None, after=after.nodes)]
+    if before is not None and after is None:
+        return [Change(rule=_SYSTEM_POOL_DELETED, before=before.nodes, after=None)]
+    return []
 
 
 def _mark_system_pool(changes: Sequence[Change]) -> list[Change]:
