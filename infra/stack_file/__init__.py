@@ -46,7 +46,6 @@ from slicewright.infra.stack_file.schema.eks.pools import (
     EksUpdate,
     InstanceMetadata,
 )
-from slicewright.infra.stack_file.schema.field_types import mebibytes
 from slicewright.infra.stack_file.schema.fleet import (
     ByoCluster,
     ByoFleet,
@@ -93,7 +92,7 @@ from slicewright.infra.stack_file.schema.gke.pools import (
 )
 from slicewright.infra.stack_file.schema.gke.upgrade import BlueGreen, Surge, Upgrade
 from slicewright.infra.stack_file.schema.gpu_operator import (
-    ComponentSwitch,
+    DriverSwitch,
     GpuOperator,
     MigManager,
 )
@@ -124,6 +123,7 @@ from slicewright.infra.stack_file.schema.partition import (
     Unpartitioned,
 )
 from slicewright.infra.stack_file.schema.pools import Autoscaled, ByoPool, Fixed, Nodes, Taint
+from slicewright.infra.stack_file.schema.quantities import mebibytes, millicpus
 from slicewright.infra.stack_file.schema.rollout import Rollout
 from slicewright.infra.stack_file.schema.workloads.autoscaling import (
     Autoscaling,

@@ -9,6 +9,7 @@ from slicewright.infra import stack_file
 from slicewright.infra.catalog import AwsRegion
 from slicewright.infra.plan.findings import Checked, refuse
 from slicewright.infra.plan.machines.regions import check_key_region
+from slicewright.infra.stack_file.schema.constraints import ConstraintError, DnsLabel
 
 EVERYWHERE: Final = "0.0.0.0/0"
 _ENDPOINT = ("cluster", "endpoint")
@@ -17,6 +18,22 @@ _DOCS = "EKS docs, cluster API server endpoint"
 _PRIVATE: Final = tuple(
     ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 )
+
+
+_NEW_NAME: Final = DnsLabel(
+    63, "Kubernetes docs, labels (EKS itself allows 100 characters)", "main"
+)
+
+
+def check_name(cluster: stack_file.EksCluster) -> Checked[None]:
+    """Refuses a name of a new cluster that no label can have. An existing one has its name."""
+    if cluster.existing:
+        return
+    try:
+        _NEW_NAME.check(cluster.name)
+    except ConstraintError as e:
+        reason = str(e).replace("{value}", cluster.name)
+        yield refuse(("cluster", "name"), reason, e.instead, e.source)
 
 
 def check_endpoint(endpoint: stack_file.EksEndpoint) -> Checked[None]:

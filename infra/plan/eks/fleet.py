@@ -10,7 +10,7 @@ from slicewright.infra.plan.eks.access import access_of
 from slicewright.infra.plan.eks.addons import addons_of
 from slicewright.infra.plan.eks.addresses import check_own_subnets
 from slicewright.infra.plan.eks.autoscaler import autoscaler_of
-from slicewright.infra.plan.eks.cluster import check_endpoint, check_secrets_key
+from slicewright.infra.plan.eks.cluster import check_endpoint, check_name, check_secrets_key
 from slicewright.infra.plan.eks.identities import identities_of
 from slicewright.infra.plan.eks.pools import check_one_kubernetes, eks_pool
 from slicewright.infra.plan.eks.tags import instance_tags_of, tags_of
@@ -90,6 +90,7 @@ def _plan_cluster(
 ) -> Checked[EksClusterPlan]:
     """The cluster, without zones that only pools use."""
     cluster = fleet.cluster
+    yield from check_name(cluster)
     yield from check_eks_version(cluster)
     yield from check_endpoint(cluster.endpoint)
     yield from check_secrets_key(cluster.secrets_key, region)

@@ -166,6 +166,24 @@ def asks_by_mount(pool: PoolPlan, operator: stack_file.GpuOperator | None) -> bo
     return operator is not None and operator.device_list == "volume-mounts"
 
 
+def _check_unused_versions(
+    operator: stack_file.GpuOperator, cloud: AnyCloud, stated: Stated
+) -> Checked[None]:
+    """Refuses the version of a component that the operator does not install."""
+    if operator.existing:
+        return
+    installed = resolved(operator, cloud)
+    for name in ("driver", "toolkit", "dcgm_exporter"):
+        component = getattr(installed, name)
+        if component.version is not None and not component.enabled and stated.has((_AT, name)):
+            yield refuse(
+                (_AT, name, "version"),
+                f"is not used: {name} is not installed by the operator",
+                "leave it out, or write enabled: true",
+                in_key=True,
+            )
+
+
 def check_operator(
     operator: stack_file.GpuOperator, cloud: AnyCloud, stated: Stated, *, new_cluster: bool
 ) -> Checked[None]:
@@ -175,6 +193,7 @@ def check_operator(
     """
     yield from _check_adopted(operator, cloud)
     yield from _check_device_list(operator, cloud, stated)
+    yield from _check_unused_versions(operator, cloud, stated)
     if new_cluster and not operator.nfd.enabled:
         yield refuse(
             (_AT, "nfd", "enabled"),

@@ -25,7 +25,7 @@ def role_name(*, cluster: str, region: str, part: str, existing: bool = False) -
 
 def role_pattern(*, cluster: str, region: str, existing: bool = False) -> str:
     """Returns a pattern of the names of all roles of the stack, and of no other stack's: neither
-    regions nor clusters nor parts have a dot or an underscore. With dashes, prod-* would match
+    regions nor clusters nor parts have a dot. With dashes, prod-* would match
     roles of prod-2.
     """
     return f"{_prefix(cluster, region, existing)}*"

@@ -33,7 +33,7 @@ from slicewright.infra.plan.workloads.pod_resources import (
 from slicewright.infra.plan.workloads.shared_memory import Tenant, check_shared_memory
 from slicewright.infra.plan.workloads.texts import check_texts
 from slicewright.infra.plan.workloads.triton import check_triton
-from slicewright.infra.plan.workloads.vllm import check_memory, check_vllm
+from slicewright.infra.plan.workloads.vllm import check_dtype, check_memory, check_vllm
 
 
 def plan_deployments(
@@ -134,6 +134,7 @@ def _check_devices(placed: PlacedWorkload, stated: Stated) -> Checked[None]:
         case stack_file.VllmWorkload():
             at = (*path, "tensor_parallel")
             yield from check_gpus(workload.tensor_parallel, at, pool, devices)
+            yield from check_dtype(workload, path, pool)
             yield from check_memory(workload, path, pool, devices, stated)
         case stack_file.TritonWorkload():
             yield from check_gpu_memory(workload, path, pool, devices, stated)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from slicewright.infra.plan.model.deployments import DeploymentPlan
 from slicewright.infra.plan.model.pools import PoolPlan
+from slicewright.infra.plan.workloads import triton_flags, vllm_flags
 from slicewright.infra.plan.workloads.model_disk import disk_note, download_gb
+from slicewright.infra.plan.workloads.server_flags import unknown_flags
 from slicewright.infra.stack_file import NewVolume, TritonWorkload, VllmWorkload
 
 
@@ -42,8 +44,9 @@ def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
         )
     if isinstance(workload, VllmWorkload):
         notes += [*_vllm(plan, workload), *disk_note(plan, workload, pool)]
+        notes += _unknown_flags(workload, vllm_flags.CATALOG)
     if isinstance(workload, TritonWorkload):
-        notes += _triton(workload)
+        notes += [*_triton(workload), *_unknown_flags(workload, triton_flags.CATALOG)]
     cache = None if isinstance(workload, TritonWorkload) else workload.cache
     if isinstance(cache, NewVolume) and cache.access_mode == "ReadWriteMany":
         named = f"storage class {cache.storage_class}" if cache.storage_class else "default class"
@@ -90,6 +93,18 @@ def _vllm(plan: DeploymentPlan, workload: VllmWorkload) -> list[str]:
             "{VLLM_API_KEY: {name: …, key: …}}, or annotations that make the address internal"
         )
     return notes
+
+
+def _unknown_flags(
+    workload: VllmWorkload | TritonWorkload, flag_catalog: Collection[str]
+) -> list[str]:
+    """Newer versions of a server have flags that no list here has."""
+    if not (flags := unknown_flags(workload.extra_args, flag_catalog)):
+        return []
+    return [
+        f"workload {workload.name}: {', '.join(flags)}: no known flag of {workload.kind}, so its "
+        "effect on address, readiness, memory and GPUs is not checked"
+    ]
 
 
 def _triton(workload: TritonWorkload) -> list[str]:

@@ -75,7 +75,11 @@ class PlacedWorkload:
         if not isinstance(self.pool.settings, CloudSettings):
             return None
         machine, requests = self.pool.settings.machine, self.workload.requests
-        by_cpu = [machine.vcpus // requests.cpu] if requests.cpu is not None else []
+        by_cpu = (
+            [machine.vcpus * 1000 // stack_file.millicpus(requests.cpu)]
+            if requests.cpu is not None
+            else []
+        )
         by_memory = (
             [int(machine.memory_gib * 1024) // stack_file.mebibytes(requests.memory)]
             if requests.memory is not None

@@ -22,10 +22,11 @@ def check_against_node(
 def _check_machine(
     workload: stack_file.ServedWorkload, path: stack_file.Path, machine: Machine
 ) -> Checked[None]:
-    if workload.requests.cpu is not None and workload.requests.cpu >= machine.vcpus:
+    cpu = workload.requests.cpu
+    if cpu is not None and stack_file.millicpus(cpu) >= machine.vcpus * 1000:
         yield refuse(
             (*path, "requests", "cpu"),
-            f"{workload.requests.cpu} CPUs are never free on one {machine.name}, which has "
+            f"{cpu} CPUs are never free on one {machine.name}, which has "
             f"{machine.vcpus} for all of its pods",
             f"write {machine.vcpus - 1} or less",
             machine.source,
@@ -67,8 +68,8 @@ def check_limits(workload: stack_file.ServedWorkload, path: stack_file.Path) -> 
         least, most = getattr(workload.requests, name), getattr(workload.limits, name)
         if least is None or most is None:
             continue
-        if name == "memory":
-            least, most = stack_file.mebibytes(least), stack_file.mebibytes(most)
+        amount = stack_file.mebibytes if name == "memory" else stack_file.millicpus
+        least, most = amount(least), amount(most)
         if least > most:
             yield refuse(
                 (*path, "requests", name),

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """A flag among a workload's `extra_args`."""
+
+    index: int
+    flag: str
+    """The text that the user wrote: `--load-model`, or the beginning of a flag."""
+    value: str
+    """The text after '=', else the next argument. Empty for a flag without a value."""
+
+
+def flags_of(arguments: Sequence[str]) -> Iterator[Argument]:
+    """The flags, each with its value. Arguments without a leading '-' are values."""
+    for index, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
+        if not flag.startswith("-") or _is_number(argument):
+            continue
+        if not equals and index + 1 < len(arguments) and not arguments[index + 1].startswith("-"):
+            value = arguments[index + 1]
+        yield Argument(index=index, flag=flag, value=value)
 
 
 def meant(argument: str, flags: Iterable[str]) -> str | None:
@@ -17,3 +40,32 @@ def meant(argument: str, flags: Iterable[str]) -> str | None:
         return None
     candidates = [flag for flag in flags if flag.startswith(written)]
     return written if written in candidates else next(iter(candidates), None)
+
+
+def unknown_flags(arguments: Sequence[str], flag_catalog: Collection[str]) -> list[str]:
+    """Flags that are not in the catalog, and begin no flag of it."""
+    return [
+        argument.flag
+        for argument in flags_of(arguments)
+        if not any(_is_meant(flag, normal_form(argument.flag)) for flag in flag_catalog)
+    ]
+
+
+def _is_meant(flag: str, written: str) -> bool:
+    """True for a beginning of the flag, and for a short flag with its value attached: `-O3`."""
+    is_short = len(flag) == 2
+    return flag.startswith(written) or (is_short and written.startswith(flag))
+
+
+def normal_form(flag: str) -> str:
+    """`--no_enable_x.key` -> `--enable-x`, as vLLM's parser reads it.
+
+    Source: vLLM, utils/argparse_utils.py: FlexibleArgumentParser.
+    """
+    flag = flag.partition(".")[0].replace("_", "-")
+    return f"--{flag.removeprefix('--no-')}" if flag.startswith("--no-") else flag
+
+
+def _is_number(argument: str) -> bool:
+    """True for a negative number, which is a value."""
+    return argument[1:].replace(".", "", 1).isdigit()

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Sequence
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import Checked, Stated, refuse
-from slicewright.infra.plan.workloads.server_flags import meant
+from slicewright.infra.plan.workloads import triton_flags
+from slicewright.infra.plan.workloads.server_flags import Argument, flags_of, meant
 
-_TYPED: Final[Mapping[str, str]] = {
-    "--model-repository": "model_repository",
-    "--model-store": "model_repository",
-    "--model-control-mode": "model_control",
-    "--load-model": "load_models",
-    "--exit-timeout-secs": "grace_seconds",
-}
-"""Arguments of tritonserver -> the keys that state them."""
-_PORTS: Final = (
-    *("--http-port", "--grpc-port", "--metrics-port"),
-    *("--http-address", "--grpc-address", "--metrics-address"),
-)
-_SERVERS: Final[Mapping[str, str]] = {
-    "--allow-http": "the probes and clients ask its HTTP server",
-    "--allow-metrics": "Prometheus, and with it autoscaling, reads its metrics",
-}
-_CHECKED: Final = (*_TYPED, *_PORTS, *_SERVERS)
 _DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
 
 
@@ -40,6 +23,13 @@ def check_triton(
             "leave it out, or write model_control: explicit",
             _DOCS,
             in_key=True,
+        )
+    if "*" in workload.load_models and len(workload.load_models) > 1:
+        yield refuse(
+            (*path, "load_models"),
+            "* stands for all models, and Triton refuses it beside others",
+            "write ['*'] alone, or the names without it",
+            _DOCS,
         )
     for i, name in enumerate(workload.load_models):
         if "/" in name or name in (".", ".."):
@@ -57,22 +47,45 @@ def check_triton(
             "write the path without it",
             "Kubernetes docs, volumes: nfs",
         )
-    for i, argument in enumerate(workload.extra_args):
-        flag = meant(argument, _CHECKED)
-        if flag is None:
-            continue
-        if flag in _TYPED:
-            yield refuse(
-                (*path, "extra_args", i),
-                f"{flag} has a key of its own",
-                f"use {_TYPED[flag]}",
-            )
-        elif flag in _PORTS:
-            yield refuse(
-                (*path, "extra_args", i),
-                f"{flag}: the Service and the probes expect ports 8000, 8001 and 8002 on every "
-                "address",
-                "leave it out",
-            )
-        elif flag in _SERVERS:
-            yield refuse((*path, "extra_args", i), f"{flag}: {_SERVERS[flag]}", "leave it out")
+    yield from _check_arguments(workload.extra_args, (*path, "extra_args"))
+
+
+def _check_arguments(arguments: Sequence[str], path: stack_file.Path) -> Checked[None]:
+    if arguments and not arguments[0].startswith("-"):
+        yield refuse(
+            (*path, 0),
+            f"{arguments[0]} is no flag: tritonserver takes no other arguments",
+            "write flags, each with its value behind it",
+        )
+    for j, argument in enumerate(arguments):
+        if argument == "--":
+            yield refuse((*path, j), "-- ends the flags", "leave it out")
+    for flag in flags_of(arguments):
+        yield from _check_flag(flag, (*path, flag.index))
+
+
+def _check_flag(argument: Argument, at: stack_file.Path) -> Checked[None]:
+    restricting = meant(argument.flag, triton_flags.RESTRICTED_APIS)
+    apis = {api.strip() for api in argument.value.partition(":")[0].split(",")}
+    if restricting is not None and triton_flags.PROBED_API in apis:
+        yield refuse(
+            at,
+            f"{restricting}: the probes ask for health, and send no such header",
+            "restrict other APIs only",
+            "triton-inference-server/server, docs/customization_guide/inference_protocols.md",
+        )
+    is_allowed = argument.flag in triton_flags.CATALOG - set(triton_flags.REFUSED)
+    flag = None if is_allowed else meant(argument.flag, triton_flags.REFUSED)
+    if flag is None:
+        return
+    if flag in triton_flags.OWN_KEYS:
+        key = triton_flags.OWN_KEYS[flag]
+        yield refuse(at, f"{flag} has a key of its own", f"use {key}")
+    elif flag in triton_flags.PORTS:
+        yield refuse(
+            at,
+            f"{flag}: the Service and the probes expect ports 8000, 8001 and 8002 on every address",
+            "leave it out",
+        )
+    else:
+        yield refuse(at, f"{flag}: {triton_flags.SERVERS[flag]}", "leave it out")

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
 from slicewright.infra.plan.model.deployments import Devices
 from slicewright.infra.plan.model.pools import PoolPlan
+from slicewright.infra.plan.workloads import vllm_flags
 from slicewright.infra.plan.workloads.larger import larger
 from slicewright.infra.plan.workloads.model_memory import model_memory
-from slicewright.infra.plan.workloads.server_flags import meant
+from slicewright.infra.plan.workloads.server_flags import flags_of, meant, normal_form
 from slicewright.infra.plan.workloads.texts import SECRETS
 
-_TYPED: Final[Mapping[str, str]] = {
-    "--model": "model",
-    "--revision": "model.revision",
-    "--served-model-name": "served_name",
-    "--dtype": "dtype",
-    "--kv-cache-dtype": "kv_cache_dtype",
-    "--max-model-len": "max_model_len",
-    "--max-num-seqs": "max_num_seqs",
-    "--gpu-memory-utilization": "gpu_memory_percent",
-    "--tensor-parallel-size": "tensor_parallel",
-    "-tp": "tensor_parallel",
-}
-"""Arguments of vLLM -> the keys that state them."""
-_OTHER_GPUS: Final = ("--pipeline-parallel-size", "-pp", "--data-parallel-size", "-dp")
-_ADDRESS: Final = ("--host", "--port")
-_SECRETS: Final[Mapping[str, str]] = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
-_CHECKED: Final = (*_TYPED, *_OTHER_GPUS, *_ADDRESS, *_SECRETS)
+_MODELS: Final = "vLLM, vllm/model_executor/models: attention heads by tensor parallelism"
+_NO_BFLOAT16: Final = frozenset({"turing"})
+"""Generations below compute capability 8.0."""
 
 
 def check_vllm(
@@ -64,37 +51,83 @@ def check_vllm(
             "leave it out",
             in_key=True,
         )
-    for j, argument in enumerate(workload.extra_args):
-        yield from _check_argument(argument, (*path, "extra_args", j))
+    yield from _check_heads(workload, path, stated)
+    yield from _check_arguments(workload.extra_args, (*path, "extra_args"))
 
 
-def _check_argument(argument: str, at: stack_file.Path) -> Checked[None]:
-    name, equals, value = argument.partition("=")
-    flag = meant(f"{name.replace('_', '-')}{equals}{value}", _CHECKED)
+def _check_heads(
+    workload: stack_file.VllmWorkload, path: stack_file.Path, stated: Stated
+) -> Checked[None]:
+    """Refuses a number of GPUs that cannot share the model's key-value heads evenly."""
+    if workload.model.attention is None or not stated.has((*path, "tensor_parallel")):
+        return
+    heads, gpus = workload.model.attention.kv_heads, workload.tensor_parallel
+    if heads % gpus == 0 or gpus % heads == 0:
+        return
+    # From the catalog: no replica has more GPUs.
+    even = [n for n in range(1, 17) if heads % n == 0 or n % heads == 0]
+    below, above = max(n for n in even if n < gpus), [n for n in even if n > gpus]
+    yield refuse(
+        (*path, "tensor_parallel"),
+        f"{gpus} GPUs cannot share {heads} key-value heads: one number must divide the other",
+        f"write {below} or {above[0]}" if above else f"write {below}",
+        _MODELS,
+    )
+
+
+def check_dtype(
+    workload: stack_file.VllmWorkload, path: stack_file.Path, pool: PoolPlan
+) -> Checked[None]:
+    """Refuses a data type that the pool's GPUs do not have."""
+    if workload.dtype == "bfloat16" and pool.gpu.architecture in _NO_BFLOAT16:
+        yield refuse(
+            (*path, "dtype"),
+            f"{pool.gpu.name} has no bfloat16, which needs compute capability 8.0: vLLM ends",
+            "write float16, or auto",
+            "vLLM, vllm/platforms/cuda.py: check_if_supports_dtype",
+        )
+
+
+def _check_arguments(arguments: Sequence[str], path: stack_file.Path) -> Checked[None]:
+    if arguments and not arguments[0].startswith("-"):
+        yield refuse(
+            (*path, 0),
+            f"{arguments[0]} is no flag: vLLM's server takes no other arguments",
+            "write flags, each with its value behind it",
+        )
+    for j, argument in enumerate(arguments):
+        if argument == "--":
+            yield refuse((*path, j), "-- ends the flags", "leave it out")
+    for flag in flags_of(arguments):
+        yield from _check_flag(flag.flag, (*path, flag.index))
+
+
+def _check_flag(written: str, at: stack_file.Path) -> Checked[None]:
+    normal = normal_form(written)
+    is_allowed = normal in vllm_flags.CATALOG - set(vllm_flags.REFUSED)
+    flag = None if is_allowed else meant(normal, vllm_flags.REFUSED)
     if flag is None:
         return
-    if flag in _TYPED:
-        yield refuse(at, f"{flag} has a key of its own, which is checked", f"use {_TYPED[flag]}")
-    elif flag in _OTHER_GPUS:
+    if flag in vllm_flags.OWN_KEYS:
+        key = vllm_flags.OWN_KEYS[flag]
+        yield refuse(at, f"{flag} has a key of its own, which is checked", f"use {key}")
+    elif flag in vllm_flags.OTHER_GPUS:
         yield refuse(
             at,
             f"{flag}: a pod has the GPUs of tensor_parallel, and no others",
             "leave it out, or use tensor_parallel",
             "vLLM docs, distributed inference and serving",
         )
-    elif flag in _ADDRESS:
-        yield refuse(
-            at,
-            f"{flag}: the Service and the probes expect port 8000 on every address",
-            "leave it out",
-        )
-    elif flag in _SECRETS:
+    elif flag in vllm_flags.SECRETS:
         yield refuse(
             at,
             f"{flag} would show a secret to all who may list pods",
-            f"write secrets: {{{_SECRETS[flag]}: {{name: …, key: …}}}}",
+            f"write secrets: {{{vllm_flags.SECRETS[flag]}: {{name: …, key: …}}}}",
             SECRETS,
         )
+    else:
+        why = {**vllm_flags.ADDRESS, **vllm_flags.UNCHECKED}[flag]
+        yield refuse(at, f"{flag}: {why}", "leave it out")
 
 
 def check_memory(

@@ -33,6 +33,8 @@ from slicewright.infra.stack_file.schema.fleet import Fleet
 _ADAPTER: TypeAdapter[Fleet] = TypeAdapter(FLEET_TYPE)
 _MAX_ROUNDS = 12
 """A fix of a key can reveal a problem below it. No stack file is nested deeper."""
+_MAX_DIAGNOSED = 200
+"""The most problems of a round that are described. Each needs milliseconds, and 50 are shown."""
 ENCRYPTED = "is an encrypted secret, but the plan shows every value of a fleet"
 """The reason of a problem with a secret."""
 
@@ -49,6 +51,8 @@ class RecoveredFleet:
     """Paths of `fleet` with a default or an example, not a value from the file."""
     renamed: Mapping[Path, Path] = field(default_factory=dict)
     """Path in `fleet` -> path of the misspelled key in the file."""
+    unlisted: int = 0
+    """The number of further problems, which are only counted: nobody reads hundreds."""
 
     def in_file(self, problem: Problem) -> Problem:
         """The problem of the fleet with its path in the file."""
@@ -69,7 +73,7 @@ def recover(text: str, source: Source) -> RecoveredFleet:
             fleet = _ADAPTER.validate_json(text)
         except ValidationError as e:
             before, text = text, draft.fixed(e)
-            if text == before:
+            if text == before or draft.unlisted:
                 break
         else:
             return draft.result(fleet)
@@ -84,6 +88,7 @@ class _Draft:
         self.problems: dict[tuple[Path, str], Problem] = {}
         self.unknown: set[Path] = set(source.unusable)
         self.renamed: dict[Path, Path] = {}
+        self.unlisted = 0
 
     @property
     def raw(self) -> Any:
@@ -95,6 +100,7 @@ class _Draft:
             problems=tuple(self.problems.values()),
             unknown=frozenset(self.unknown),
             renamed=dict(self.renamed),
+            unlisted=self.unlisted,
         )
 
     def drop_secrets(self) -> None:
@@ -115,12 +121,20 @@ class _Draft:
         """Reports the problems, applies their fixes and returns the new text."""
         # The state before this round, as a key and its value can both be wrong.
         unknown = frozenset(self.unknown)
-        for diagnosis in diagnose(error, self.source):
+        self.unlisted = max(error.error_count() - _MAX_DIAGNOSED, 0)
+        for diagnosis in diagnose(error, self.source, _MAX_DIAGNOSED):
             path = diagnosis.problem.path
-            if not any(path[:length] in unknown for length in range(len(path) + 1)):
+            is_known = not any(path[:length] in unknown for length in range(len(path) + 1))
+            if is_known and not self._is_emptied(path, unknown):
                 self._report(diagnosis.problem)
             self._apply(diagnosis)
         return json.dumps(self.raw)
+
+    def _is_emptied(self, path: Path, unknown: frozenset[Path]) -> bool:
+        """True for a mapping whose invalid keys, already reported, were its only ones."""
+        return self.source.value(path) == {} and any(
+            len(other) > len(path) and other[: len(path)] == path for other in unknown
+        )
 
     def _report(self, problem: Problem) -> None:
         problem = dataclasses.replace(problem, path=_file_path(problem.path, self.renamed))

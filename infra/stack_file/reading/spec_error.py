@@ -31,28 +31,28 @@ class SpecError(Exception):
         self.problems = tuple(problems)
         self.recovered = recovered
         """The fleet after error recovery, used to find more problems. It is never deployed."""
-        super().__init__(_message(source, self.problems))
+        unlisted = recovered.unlisted if recovered is not None else 0
+        super().__init__(_message(source, self.problems, unlisted))
 
 
-def _message(source: Source, problems: Sequence[Problem]) -> str:
+def _message(source: Source, problems: Sequence[Problem], unlisted: int) -> str:
+    """unlisted: the number of problems that are only counted."""
     # In the order of the file. A problem without a line has the line of its closest parent.
     located = sorted(
         ((source.position(p.path, key=p.in_key), p) for p in problems),
         key=lambda at: (at[0] or (0, 0), tuple(map(str, at[1].path))),
     )
+    count = len(problems) + unlisted
     lines = [
-        f"{source.name}: {len(problems)} problem{'s' if len(problems) != 1 else ''}, "
-        "nothing was created or changed"
+        f"{source.name}: {count} problem{'s' if count != 1 else ''}, nothing was created or changed"
     ]
     for position, problem in located[:_MAX_PROBLEMS]:
         where = f"{source.name}:{position[0]}:{position[1]}: " if position else ""
         key = f"{format_path(problem.path)}{_pool(source, problem.path)}"
         reason, instead = shorten(problem.reason, _LENGTH), shorten(problem.instead, _LENGTH)
         lines.append(plain(f"  {where}{key}: {reason}; {instead} [source: {problem.source}]"))
-    if len(located) > _MAX_PROBLEMS:
-        lines.append(
-            f"  and {len(located) - _MAX_PROBLEMS} more; they are shown once these are fixed"
-        )
+    if count > _MAX_PROBLEMS:
+        lines.append(f"  and {count - _MAX_PROBLEMS} more; they are shown once these are fixed")
     return "\n".join(lines)
 
 

@@ -30,8 +30,9 @@ from slicewright.infra.stack_file.reading.unknown_keys import diagnose_unknown_k
 from slicewright.infra.stack_file.schema.constraints import ConstraintError
 
 
-def diagnose(error: ValidationError, source: Source) -> tuple[Diagnosis, ...]:
-    diagnoses = [_diagnose(e, source) for e in error.errors(include_url=False)]
+def diagnose(error: ValidationError, source: Source, most: int) -> tuple[Diagnosis, ...]:
+    """most: the number of errors that are described, from the first."""
+    diagnoses = [_diagnose(e, source) for e in error.errors(include_url=False)[:most]]
     # A missing key and its misspelling next to it are a single problem.
     renamed = {(*d.problem.path[:-1], d.fix.key) for d in diagnoses if isinstance(d.fix, RenameKey)}
     return tuple(

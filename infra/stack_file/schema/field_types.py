@@ -12,6 +12,7 @@ from slicewright.infra.stack_file.schema.constraints import (
     Pattern,
     QualifiedName,
 )
+from slicewright.infra.stack_file.schema.quantities import MemoryQuantity
 
 LabelKey = Annotated[str, QualifiedName()]
 LabelValue = Annotated[
@@ -36,14 +37,26 @@ NamespaceName = Annotated[
         source="Kubernetes docs, object names",
     ),
 ]
+ObjectName = Annotated[
+    str,
+    Pattern(
+        pattern=r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
+        is_not="the name of a Kubernetes object: at most 253 lowercase letters, digits, '-' and "
+        "'.', starting and ending with a letter or digit",
+        examples=("models",),
+        source="Kubernetes docs, object names",
+    ),
+]
+_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+_HOST = r"[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?"
 Image = Annotated[
     str,
     Pattern(
-        # The name needs a letter: 3.13 alone is a forgotten `python:`.
-        pattern=r"(?=[^:@]*[a-z])"
-        r"(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]{1,5})?/)?"
-        r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
-        r"(?::[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+        # A name without a registry needs a letter: 3.13 alone is a forgotten `python:`.
+        pattern=rf"(?:(?:(?=[^/]*[.:A-Z]|localhost/){_HOST}|\[[0-9a-fA-F:.]+\])(?::[0-9]{{1,5}})?/{_NAME}"
+        rf"|(?=[^:@]*[a-z]){_NAME})"
+        r"(?::[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?"
+        r"(?:@sha256:[0-9a-f]{64}|@sha512:[0-9a-f]{128})?",
         is_not="a container image reference: <registry>/<name>:<tag>, optionally with "
         "@sha256:<digest>",
         examples=("docker.io/library/python:3.13-slim",),
@@ -115,9 +128,10 @@ ResourceName = Annotated[
 ]
 Memory = Annotated[
     str,
-    Pattern(
-        pattern=r"[1-9][0-9]{0,6}(?:Mi|Gi)",
-        is_not="an amount of memory: an integer with the unit Mi or Gi",
+    MemoryQuantity(
+        pattern=r"[0-9]{1,18}(?:\.[0-9]{1,9})?(?:[KMGTPE]i|[kMGTPE]|[eE][0-9]{1,2})?",
+        is_not="an amount of memory: a number with the unit Mi or Gi, or another quantity of "
+        "Kubernetes",
         examples=("18Gi", "6144Mi"),
         source="Kubernetes docs, quantities",
     ),
@@ -180,8 +194,3 @@ GpuCount = Annotated[
         source="NVIDIA/open-gpu-kernel-modules nvlimits.h, NV_MAX_DEVICES",
     ),
 ]
-
-
-def mebibytes(memory: str) -> int:
-    """The memory in MiB: `18Gi` -> 18432."""
-    return int(memory[:-2]) * (1024 if memory.endswith("Gi") else 1)

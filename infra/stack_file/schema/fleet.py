@@ -18,7 +18,7 @@ from slicewright.infra.stack_file.schema.constraints import (
 )
 from slicewright.infra.stack_file.schema.eks.cluster import EksCluster
 from slicewright.infra.stack_file.schema.eks.pools import EksPool
-from slicewright.infra.stack_file.schema.field_types import Image, OptionalZones
+from slicewright.infra.stack_file.schema.field_types import Image, ObjectName, OptionalZones
 from slicewright.infra.stack_file.schema.fractional import Fractional
 from slicewright.infra.stack_file.schema.gke.cluster import GkeCluster
 from slicewright.infra.stack_file.schema.gke.pools import GkePool
@@ -29,7 +29,6 @@ from slicewright.infra.stack_file.schema.monitoring import Monitoring
 from slicewright.infra.stack_file.schema.pools import ByoPool, Fixed, Nodes
 from slicewright.infra.stack_file.schema.workloads.autoscaling import Keda, PodAutoscaling
 from slicewright.infra.stack_file.schema.workloads.kinds import AnyWorkload
-from slicewright.infra.stack_file.schema.workloads.served import ObjectName
 
 
 class SystemPool(SpecModel):

@@ -9,20 +9,40 @@ from pydantic import Field
 from slicewright.infra.stack_file.schema import charts
 from slicewright.infra.stack_file.schema.constraints import (
     DnsLabel,
-    FreeText,
     IntRange,
     NotEmpty,
     Pattern,
 )
-from slicewright.infra.stack_file.schema.field_types import Labels
+from slicewright.infra.stack_file.schema.field_types import Labels, NamespaceName, ObjectName
 from slicewright.infra.stack_file.schema.model import SpecModel
 
-_Version = Annotated[str, FreeText("a version", "NVIDIA/gpu-operator, values.yaml", "v0.20.0")]
+_DIGEST = r"sha256:[0-9a-f]{64}"
+_VALUES = "NVIDIA/gpu-operator, values.yaml"
+_Version = Annotated[
+    str,
+    Pattern(
+        pattern=r"(?!(?:latest|stable|main|master|edge|nightly|devel|dev)$)(?!.*\.[xX](?:\.|$))"
+        rf"[A-Za-z0-9_][-A-Za-z0-9_.]{{0,127}}|{_DIGEST}",
+        is_not="the version of one image: a tag that does not move, or a digest",
+        examples=("v0.20.0",),
+        source=_VALUES,
+    ),
+]
+_DriverVersion = Annotated[
+    str,
+    Pattern(
+        pattern=rf"[0-9]{{3,4}}(?:\.[0-9]+){{0,2}}(?:-[A-Za-z0-9_][-A-Za-z0-9_.]{{0,99}})?|{_DIGEST}",
+        is_not="the version of a driver: its number, with -<system> of precompiled images, or a "
+        "digest",
+        examples=("580.126.20",),
+        source=_VALUES,
+    ),
+]
 
 
-class ComponentSwitch(SpecModel):
+class DriverSwitch(SpecModel):
     enabled: bool = False
-    version: _Version | None = None
+    version: _DriverVersion | None = None
 
 
 class Toolkit(SpecModel):
@@ -120,13 +140,9 @@ class GpuOperator(SpecModel):
     """The cluster has the operator already: it is adopted, not installed, and its settings are
     checked. For `cloud: byo`.
     """
-    cluster_policy: Annotated[
-        str, DnsLabel(253, "Kubernetes docs, object names", "cluster-policy")
-    ] = "cluster-policy"
+    cluster_policy: ObjectName = "cluster-policy"
     """Name of an existing operator's ClusterPolicy. The default is the chart's name."""
-    namespace: Annotated[str, DnsLabel(63, "Kubernetes docs, namespaces", "gpu-operator")] = (
-        "gpu-operator"
-    )
+    namespace: NamespaceName = "gpu-operator"
     release: Annotated[str, DnsLabel(53, "Helm docs, release names", "gpu-operator")] = (
         "gpu-operator"
     )
@@ -153,9 +169,7 @@ class GpuOperator(SpecModel):
     """The chart of that version as a file or directory, instead of `repository`."""
     registry: charts.Registry | None = None
     """A mirror instead of nvcr.io and registry.k8s.io, with the same paths."""
-    image_pull_secrets: tuple[
-        Annotated[str, DnsLabel(253, "Kubernetes docs, secrets", "mirror")], ...
-    ] = ()
+    image_pull_secrets: tuple[ObjectName, ...] = ()
     """Secrets of the operator's namespace."""
     upgrade_crds: bool = True
     """A job of the chart updates the CRDs at each upgrade. Helm itself never does."""
@@ -168,7 +182,7 @@ class GpuOperator(SpecModel):
     """
     mig_strategy: Literal["none", "single", "mixed"] = "mixed"
     """One per cluster. `mixed` advertises nvidia.com/mig-<profile>, `single` nvidia.com/gpu."""
-    driver: ComponentSwitch = ComponentSwitch()
+    driver: DriverSwitch = DriverSwitch()
     toolkit: Toolkit = Toolkit()
     device_plugin: Component = Component()
     gfd: Component = Component()

@@ -14,9 +14,9 @@ from slicewright.infra.stack_file.schema.field_types import (
     LabelValue,
     Memory,
     NamespaceName,
+    ObjectName,
 )
 from slicewright.infra.stack_file.schema.model import SpecModel
-from slicewright.infra.stack_file.schema.workloads.served import ObjectName
 
 _CHART = "prometheus-community/helm-charts, charts/kube-prometheus-stack"
 Url = Annotated[

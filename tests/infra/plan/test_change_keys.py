@@ -522,10 +522,8 @@ def operator(operated: Changes, cloud: str) -> Iterator[Row]:
         ("mig_manager.host_services", ["nvidia-persistenced.service"], IN_PLACE),
         ("chart_version", "v26.3.3", IN_PLACE),
         ("mig_strategy", "single", IN_PLACE),
-        ("toolkit.version", "v1.19.1", IN_PLACE),
         ("device_plugin.version", "v0.19.3", IN_PLACE),
         ("gfd.version", "v0.19.3", IN_PLACE),
-        ("driver.version", "580.126.20", ROLL),
         ("dcgm_exporter.enabled", False, IN_PLACE),
         ("dcgm_exporter.version", "4.5.3-4.8.2", IN_PLACE),
         ("mig_manager.with_reboot", False, IN_PLACE),
@@ -551,6 +549,17 @@ def operator(operated: Changes, cloud: str) -> Iterator[Row]:
         "gpu_operator.driver.enabled": True,
     }
     before = operated | own_driver if operated else {}
+    installed = before | {"gpu_operator.driver.enabled": True, "gpu_operator.toolkit.enabled": True}
+    for name, value, effect in (
+        ("driver.version", "580.126.20", ROLL),
+        ("toolkit.version", "v1.19.1", IN_PLACE),
+    ):
+        # EKS's images have both, and the operator installs neither there.
+        change: Changes = {f"gpu_operator.{name}": value}
+        if cloud == "eks":
+            yield Row(f"gpu_operator.{name}", change, None)
+        else:
+            yield Row(f"gpu_operator.{name}", change, effect, installed, where="fleet")
     yield Row("gpu_operator.cdi", {"gpu_operator.cdi": False}, IN_PLACE, before, where="fleet")
 
 

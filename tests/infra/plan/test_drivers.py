@@ -304,7 +304,6 @@ def test_an_image_for_other_processors_is_refused() -> None:
         ({"enabled": True, "version": "580.95.05-ubuntu22.04"}, None),
         ({"enabled": True, "version": "580"}, None),
         ({"enabled": True}, None),
-        ({"enabled": False, "version": "580.95.05"}, None),
     ],
 )
 def test_a_pinned_driver_is_rolled_out_and_nvidias_controller_is_off(

@@ -97,14 +97,14 @@ def generated() -> Iterator[Broken]:
                         (*path[:-1], _misspelled(last)),
                     )
                     continue
-                # No value of a stack file may be 7.5.
-                at[last] = 7.5 if kind == "wrong type" else None
+                # No value of a stack file may be -7.5.
+                at[last] = -7.5 if kind == "wrong type" else None
                 yield Broken(f"{stack}: {shown} {kind}", fleet, path)
 
 
 # Where a key is optional, null is the same as leaving it out.
 _MAY_BE_NULL = {
-    "fractional", "local_ssd", "zones", "config", "start", "ami_type",
+    "fractional", "local_ssd", "config", "start", "ami_type",
     "attention", "max_model_len", "max_num_seqs", "cpu", "gpu_memory",
     "monitoring", "autoscaling", "stabilization", "cache", "storage_class",
 }  # fmt: skip

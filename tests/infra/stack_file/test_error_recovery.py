@@ -266,3 +266,34 @@ def test_several_random_mistakes_are_all_reported_and_nothing_else(data: st.Data
     found = [p.path for p in _problems(fleet)]
     assert all(any(_touch(path, place) for path in found) for place in broken), (broken, found)
     assert all(any(_touch(path, place) for place in broken) for path in found), (broken, found)
+
+
+def test_invalid_keys_of_a_mapping_are_not_reported_as_an_empty_mapping() -> None:
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "eu-west-1"},
+        "node_pools": [
+            {
+                "name": "p",
+                "machine_type": "p4d.24xlarge",
+                "nodes": {"count": 1},
+                "partition": {"mode": "operator", "layout": {"5gb": 7}},
+            }
+        ],
+    }
+    with pytest.raises(stack_file.SpecError) as refused:
+        plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    (problem,) = refused.value.problems
+    assert "5gb" in problem.reason
+
+
+def test_problems_beyond_the_most_that_are_described_are_counted() -> None:
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "eu-west-1"},
+        "node_pools": list(range(20_000)),
+    }
+    with pytest.raises(stack_file.SpecError, match="20000 problems") as refused:
+        plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    assert len(refused.value.problems) < 1000
+    assert "and 19950 more" in str(refused.value)

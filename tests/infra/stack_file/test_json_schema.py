@@ -26,6 +26,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "string": (str,),
     "integer": (int,),
+    "number": (int, float),
     "boolean": (bool,),
     "null": (type(None),),
 }
@@ -40,7 +41,7 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
                 found += errors(SCHEMA["$defs"][expected.removeprefix("#/$defs/")], value, at)
             case "type":
                 if not isinstance(value, _TYPES[expected]) or (
-                    isinstance(value, bool) and expected == "integer"
+                    isinstance(value, bool) and expected in ("integer", "number")
                 ):
                     return [f"{at}: is not a {expected}"]
             case "const":

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from slicewright.infra.stack_file.schema.constraints import Cidr, DnsLabel, NotEmpty, Pattern
+from slicewright.infra.stack_file.schema.constraints import Cidr, NotEmpty, Pattern
 from slicewright.infra.stack_file.schema.eks.access import EksAccess
 from slicewright.infra.stack_file.schema.eks.autoscaler import EksAutoscaler
 from slicewright.infra.stack_file.schema.eks.identities import PodIdentity
@@ -127,7 +127,17 @@ LogType = Literal["api", "audit", "authenticator", "controllerManager", "schedul
 
 
 class EksCluster(SpecModel):
-    name: Annotated[str, DnsLabel(63, "Kubernetes docs, labels (EKS itself allows 100 characters)")]
+    name: Annotated[
+        str,
+        Pattern(
+            pattern=r"[0-9A-Za-z][-0-9A-Za-z_]{0,99}",
+            is_not="the name of an EKS cluster: at most 100 letters, digits, '-' and '_', starting "
+            "with a letter or digit",
+            examples=("main",),
+            source="EKS API, CreateClusterRequest.name",
+        ),
+    ]
+    """The name. That of a new cluster is a DNS label."""
     region: Annotated[
         str,
         Pattern(

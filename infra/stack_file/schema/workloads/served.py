@@ -13,23 +13,14 @@ from slicewright.infra.stack_file.schema.field_types import (
     LabelKey,
     Memory,
     NamespaceName,
+    ObjectName,
     ResourceName,
 )
 from slicewright.infra.stack_file.schema.fractional import FractionalRequest
 from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.quantities import Cpu
 from slicewright.infra.stack_file.schema.workloads.autoscaling import Autoscaling
 
-_NAMES = "Kubernetes docs, object names"
-ObjectName = Annotated[
-    str,
-    Pattern(
-        pattern=r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
-        is_not="the name of a Kubernetes object: at most 253 lowercase letters, digits, '-' and "
-        "'.', starting and ending with a letter or digit",
-        examples=("models",),
-        source=_NAMES,
-    ),
-]
 VariableName = Annotated[
     str,
     Pattern(
@@ -78,19 +69,7 @@ class SecretKey(SpecModel):
 class HostResources(SpecModel):
     """CPU and memory of the node. `pool` and `resource` request GPUs."""
 
-    cpu: (
-        Annotated[
-            int,
-            IntRange(
-                minimum=1,
-                maximum=1024,
-                unit="CPU",
-                why_maximum="no machine in the catalog has more",
-                source=OWN_LIMIT,
-            ),
-        ]
-        | None
-    ) = None
+    cpu: Cpu | None = None
     memory: Memory | None = None
 
 
