@@ -110,6 +110,8 @@ def _type_problem(
         instead = f"write {MODES[str(path[-1])]}"
     if actual is None and not is_required(parent, path):
         instead = f"leave {path[-1] if isinstance(path[-1], str) else 'the item'} out, or {instead}"
-    reason = f"{as_written or format_value(actual)} is not {expected}"
+    is_mode = expected == "a mapping" and path[-1:] and path[-1] in MODES
+    kind = "is neither a mode nor" if is_mode else "is not"
+    reason = f"{as_written or format_value(actual)} {kind} {expected}"
     problem = Problem(path=path, reason=reason, instead=instead)
     return problem, DropValue() if value is None else ReplaceValue(value=value)
