@@ -173,7 +173,7 @@ class NotNull(Constraint):
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
         schema = handler(core)
-        (alternative,) = (one for one in schema["anyOf"] if one.get("type") != "null")
+        (alternative,) = (a for a in schema["anyOf"] if a.get("type") != "null")
         return alternative
 
 
