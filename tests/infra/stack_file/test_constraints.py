@@ -160,6 +160,7 @@ WITHOUT_MAXIMUM = {
     "HostGpu.index",
     "Instance.start",
     "FractionalRequest.compute_percent",
+    "Mps.replicas",
 }
 
 

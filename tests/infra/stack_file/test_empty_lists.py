@@ -26,6 +26,7 @@ NONE_IF_EMPTY = frozenset(
         *("ByoFleet.node_pools", "ByoFleet.hosts"),
         *("ExistingPrometheus.selector_labels", "ServiceMonitor.labels"),
         *("PrometheusStack.image_pull_secrets", "GpuOperator.image_pull_secrets"),
+        "Fractional.image_pull_secrets",
         *("TritonWorkload.load_models", "ContainerWorkload.ports"),
         # Kubernetes: an empty command or list of arguments is the image's.
         *("ContainerWorkload.command", "ContainerWorkload.args"),
