@@ -146,7 +146,7 @@ def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     # Imported here: `check` and `plan` must not pay for, or depend on, the rehearsal's libraries.
-    from slicewright.infra import stack_file as spec
+    from slicewright.infra import stack_file
     from slicewright.kubeapi import ApiError, Unreachable
     from slicewright.rehearsal.cluster import control_plane
     from slicewright.rehearsal.host import processes, toolchain
@@ -158,7 +158,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     selection = Selection.of(parsed.directory, [*(parsed.stack or ()), *(parsed.more_stacks or ())])
     try:
         return _ACTIONS[parsed.action or "run"].run(parsed, selection, console)
-    except (spec.SpecError, WrongUse) as e:
+    except (stack_file.SpecError, WrongUse) as e:
         code, message = BAD_INPUT, str(e)
     except OSError as e:
         code, message = CANNOT_RUN, f"{e.filename or selection.directory}: {e.strerror}"

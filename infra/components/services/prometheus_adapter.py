@@ -11,7 +11,7 @@ from typing import Any, Final
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slicewright.infra import manifests as values
+from slicewright.infra import manifests
 from slicewright.infra.plan import FleetPlan
 
 _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -54,11 +54,11 @@ class PrometheusAdapter(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(
             parent=self, deleted_with=cluster, depends_on=list(depends_on)
         )
-        adapter = _declare_in_order(name, values.adapter_objects(fleet), child)
+        adapter = _declare_in_order(name, manifests.adapter_objects(fleet), child)
         self.autoscalers = {
             workload.name: _declare(
                 f"{name}-{workload.name}",
-                values.pod_autoscaler(workload),
+                manifests.pod_autoscaler(workload),
                 pulumi.ResourceOptions(
                     parent=self,
                     depends_on=[*(adapter or depends_on)[-1:], deployments[workload.name]],
@@ -71,11 +71,11 @@ class PrometheusAdapter(pulumi.ComponentResource):
 
 
 def _declare_in_order(
-    name: str, manifests: Iterable[values.JsonObject], opts: pulumi.ResourceOptions
+    name: str, objects: Iterable[manifests.JsonObject], opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """Declares each object after the previous one, because each needs an earlier one."""
     declared: list[pulumi.Resource] = []
-    for manifest in manifests:
+    for manifest in objects:
         options = pulumi.ResourceOptions.merge(
             opts, pulumi.ResourceOptions(depends_on=declared[-1:])
         )
@@ -85,7 +85,7 @@ def _declare_in_order(
 
 
 def _declare(
-    name: str, manifest: values.JsonObject, opts: pulumi.ResourceOptions
+    name: str, manifest: manifests.JsonObject, opts: pulumi.ResourceOptions
 ) -> pulumi.Resource:
     kind = manifest["kind"]
     resource: pulumi.Resource
