@@ -24,6 +24,7 @@ from slicewright.node_agent.nvml.prober import Prober
 from slicewright.node_agent.reporting import report
 from slicewright.node_agent.reporting.health import Health
 from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.reporting.verdict_log import VerdictLog
 from slicewright.node_agent.verdict import layout_change
 from slicewright.node_agent.verdict.damping import Damper
 from slicewright.node_agent.verdict.fabric_patience import FabricPatience
@@ -144,7 +145,7 @@ class NodeWatch:
         self._node_read = float("-inf")
         self._fabric = FabricPatience()
         self._damper = Damper()
-        self._verdicts = _VerdictLog()
+        self._verdicts = VerdictLog()
         self._verdict_changed = float("-inf")
         self._driver_hung_since: float | None = None
 
@@ -298,7 +299,7 @@ class HostWatch:
         self._clock = clock or Clock()
         self._gpus = _GpuProbes(prober, kernel_log, pace, self._clock)
         self._damper = Damper()
-        self._verdicts = _VerdictLog()
+        self._verdicts = VerdictLog()
         self._layouts: dict[int, GpuLayout] = {}
         self._layout_problem: str | None = None
 
@@ -395,20 +396,3 @@ class _GpuProbes:
             if why and why not in self._unmeasured:
                 self._unmeasured.add(why)
                 log.warning("utilization not measured", gpu=gpu.index, why=why)
-
-
-class _VerdictLog:
-    """Logs a verdict when it changes."""
-
-    def __init__(self) -> None:
-        self._message: str | None = None
-        self.last: str | None = None
-        """The last verdict, None before the first."""
-
-    def record(self, verdict: Verdict) -> bool:
-        """Records a verdict. True if it or its message has changed."""
-        if (self.last, self._message) == (verdict.verdict, verdict.message):
-            return False
-        self.last, self._message = verdict.verdict, verdict.message
-        log.info("verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message)
-        return True

@@ -30,10 +30,10 @@ from slicewright.infra.plan.workloads.pod_resources import (
     check_limits,
     check_ports,
 )
+from slicewright.infra.plan.workloads.servers.triton import check_triton
+from slicewright.infra.plan.workloads.servers.vllm import check_dtype, check_memory, check_vllm
 from slicewright.infra.plan.workloads.shared_memory import Tenant, check_shared_memory
 from slicewright.infra.plan.workloads.texts import check_texts
-from slicewright.infra.plan.workloads.triton import check_triton
-from slicewright.infra.plan.workloads.vllm import check_dtype, check_memory, check_vllm
 
 
 def plan_deployments(

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 from slicewright.infra.plan.model.deployments import DeploymentPlan
 from slicewright.infra.plan.model.pools import PoolPlan
-from slicewright.infra.plan.workloads import triton_flags, vllm_flags
 from slicewright.infra.plan.workloads.model_disk import disk_note, download_gb
-from slicewright.infra.plan.workloads.server_flags import unknown_flags
+from slicewright.infra.plan.workloads.servers import triton_flags, vllm_flags
+from slicewright.infra.plan.workloads.servers.server_flags import unknown_flags
 from slicewright.infra.stack_file import NewVolume, TritonWorkload, VllmWorkload
 
 

@@ -10,8 +10,8 @@ import yaml
 
 from slicewright.infra import plan, stack_file
 from slicewright.infra.plan.notes import notes as notes_of
-from slicewright.infra.plan.workloads import triton_flags, vllm_flags
-from slicewright.infra.plan.workloads.server_flags import flags_of, unknown_flags
+from slicewright.infra.plan.workloads.servers import triton_flags, vllm_flags
+from slicewright.infra.plan.workloads.servers.server_flags import flags_of, unknown_flags
 from tests.repository_stacks import DIRECTORY
 
 VLLM: dict[str, Any] = {

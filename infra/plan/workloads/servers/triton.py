@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import Checked, Stated, refuse
-from slicewright.infra.plan.workloads import triton_flags
-from slicewright.infra.plan.workloads.server_flags import Argument, flags_of, meant
+from slicewright.infra.plan.workloads.servers import triton_flags
+from slicewright.infra.plan.workloads.servers.server_flags import Argument, flags_of, meant
 
 _DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
 

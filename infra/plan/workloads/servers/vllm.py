@@ -9,10 +9,10 @@ from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
 from slicewright.infra.plan.model.deployments import Devices
 from slicewright.infra.plan.model.pools import PoolPlan
-from slicewright.infra.plan.workloads import vllm_flags
 from slicewright.infra.plan.workloads.larger import larger
 from slicewright.infra.plan.workloads.model_memory import model_memory
-from slicewright.infra.plan.workloads.server_flags import flags_of, meant, normal_form
+from slicewright.infra.plan.workloads.servers import vllm_flags
+from slicewright.infra.plan.workloads.servers.server_flags import flags_of, meant, normal_form
 from slicewright.infra.plan.workloads.texts import SECRETS
 
 _MODELS: Final = "vLLM, vllm/model_executor/models: attention heads by tensor parallelism"

@@ -1,0 +1,1 @@
+"""The flags and limits of model servers: vLLM and Triton."""
