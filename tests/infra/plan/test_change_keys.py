@@ -583,7 +583,12 @@ def cloud_pools(cloud: str) -> Iterator[Row]:
     yield Row("system_pool.zones", {"system_pool.zones": [zone]}, REPLACE, **fleet)
     yield Row("cluster.name", {"cluster.name": "other"}, REPLACE, **fleet)
     version = IN_PLACE if cloud == "gke" else ROLL
-    yield Row("cluster.version", {"cluster.version": "1.36"}, version, **fleet)
+    yield Row(
+        "cluster.version",
+        {"cluster.version": "1.34" if cloud == "eks" else "1.36"},
+        version,
+        **fleet,
+    )
     yield Row("cluster.existing", {"cluster.existing": True}, IN_PLACE, **fleet)
     layout: Changes = (
         {"node_pools.0.partition": {"mode": "operator", "layout": {"1g.10gb": 7}}}
