@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from slicewright.infra import stack_file
+from slicewright.infra.plan.findings import Checked, refuse
+
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
@@ -69,3 +72,16 @@ def normal_form(flag: str) -> str:
 def _is_number(argument: str) -> bool:
     """True for a negative number, which is a value."""
     return argument[1:].replace(".", "", 1).isdigit()
+
+
+def check_form(arguments: Sequence[str], path: stack_file.Path, *, server: str) -> Checked[None]:
+    """Refuses arguments that are no flags. server: the program's name in the message."""
+    if arguments and not arguments[0].startswith("-"):
+        yield refuse(
+            (*path, 0),
+            f"{arguments[0]} is no flag: {server} takes no other arguments",
+            "write flags, each with its value behind it",
+        )
+    for j, argument in enumerate(arguments):
+        if argument == "--":
+            yield refuse((*path, j), "-- ends the flags", "leave it out")

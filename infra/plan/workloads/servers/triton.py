@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import Checked, Stated, refuse
 from slicewright.infra.plan.workloads.servers import triton_flags
-from slicewright.infra.plan.workloads.servers.server_flags import Argument, flags_of, meant
+from slicewright.infra.plan.workloads.servers.server_flags import (
+    Argument,
+    check_form,
+    flags_of,
+    meant,
+)
 
 _DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
 
@@ -51,15 +56,7 @@ def check_triton(
 
 
 def _check_arguments(arguments: Sequence[str], path: stack_file.Path) -> Checked[None]:
-    if arguments and not arguments[0].startswith("-"):
-        yield refuse(
-            (*path, 0),
-            f"{arguments[0]} is no flag: tritonserver takes no other arguments",
-            "write flags, each with its value behind it",
-        )
-    for j, argument in enumerate(arguments):
-        if argument == "--":
-            yield refuse((*path, j), "-- ends the flags", "leave it out")
+    yield from check_form(arguments, path, server="tritonserver")
     for flag in flags_of(arguments):
         yield from _check_flag(flag, (*path, flag.index))
 

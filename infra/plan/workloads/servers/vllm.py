@@ -12,7 +12,12 @@ from slicewright.infra.plan.model.pools import PoolPlan
 from slicewright.infra.plan.workloads.larger import larger
 from slicewright.infra.plan.workloads.model_memory import model_memory
 from slicewright.infra.plan.workloads.servers import vllm_flags
-from slicewright.infra.plan.workloads.servers.server_flags import flags_of, meant, normal_form
+from slicewright.infra.plan.workloads.servers.server_flags import (
+    check_form,
+    flags_of,
+    meant,
+    normal_form,
+)
 from slicewright.infra.plan.workloads.texts import SECRETS
 
 _MODELS: Final = "vLLM, vllm/model_executor/models: attention heads by tensor parallelism"
@@ -89,15 +94,7 @@ def check_dtype(
 
 
 def _check_arguments(arguments: Sequence[str], path: stack_file.Path) -> Checked[None]:
-    if arguments and not arguments[0].startswith("-"):
-        yield refuse(
-            (*path, 0),
-            f"{arguments[0]} is no flag: vLLM's server takes no other arguments",
-            "write flags, each with its value behind it",
-        )
-    for j, argument in enumerate(arguments):
-        if argument == "--":
-            yield refuse((*path, j), "-- ends the flags", "leave it out")
+    yield from check_form(arguments, path, server="vLLM's server")
     for flag in flags_of(arguments):
         yield from _check_flag(flag.flag, (*path, flag.index))
 
