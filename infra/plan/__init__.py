@@ -6,16 +6,16 @@ from slicewright.infra.plan.changes.change import Change, FleetChange, PartChang
 from slicewright.infra.plan.changes.comparison import cloud_of, compare
 from slicewright.infra.plan.changes.rules import ChangeEffect, Rule
 from slicewright.infra.plan.eks.addons import NODE_MONITORING
-from slicewright.infra.plan.eks.addresses import SUBNET_PREFIX as EKS_SUBNET_PREFIX
-from slicewright.infra.plan.eks.addresses import nodes_by_zone
 from slicewright.infra.plan.eks.cluster import EVERYWHERE
-from slicewright.infra.plan.eks.existing_subnets import (
+from slicewright.infra.plan.eks.identities import AGENT as POD_IDENTITY_AGENT
+from slicewright.infra.plan.eks.subnets.addresses import SUBNET_PREFIX as EKS_SUBNET_PREFIX
+from slicewright.infra.plan.eks.subnets.addresses import nodes_by_zone
+from slicewright.infra.plan.eks.subnets.existing import (
     ExistingSubnet,
     misfits,
     of_cluster,
     of_nodes,
 )
-from slicewright.infra.plan.eks.identities import AGENT as POD_IDENTITY_AGENT
 from slicewright.infra.plan.gke.addresses import OWN_RANGES as GKE_RANGES
 from slicewright.infra.plan.gke.addresses import pod_addresses
 from slicewright.infra.plan.gke.gpu_direct import GPU_MTU, GPU_NETWORK_LABEL, offers_gpu_direct

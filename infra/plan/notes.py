@@ -9,8 +9,8 @@ from slicewright.apis.gpu_pool.rollout_policy import ALWAYS_APPLIED
 from slicewright.infra import catalog
 from slicewright.infra.catalog import driver_order
 from slicewright.infra.plan.eks import notes as eks_notes
-from slicewright.infra.plan.eks.addresses import address_notes
 from slicewright.infra.plan.eks.autoscaler import autoscaler_notes
+from slicewright.infra.plan.eks.subnets.addresses import address_notes
 from slicewright.infra.plan.eks.updates import OBEYED_BY_EKS
 from slicewright.infra.plan.gke import notes as gke_notes
 from slicewright.infra.plan.gpu_operator.drivers import driver_of

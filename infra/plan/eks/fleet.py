@@ -8,11 +8,11 @@ from slicewright.infra import stack_file
 from slicewright.infra.catalog import AwsRegion
 from slicewright.infra.plan.eks.access import access_of
 from slicewright.infra.plan.eks.addons import addons_of
-from slicewright.infra.plan.eks.addresses import check_own_subnets
 from slicewright.infra.plan.eks.autoscaler import autoscaler_of
 from slicewright.infra.plan.eks.cluster import check_endpoint, check_name, check_secrets_key
 from slicewright.infra.plan.eks.identities import identities_of
 from slicewright.infra.plan.eks.pools import check_one_kubernetes, eks_pool
+from slicewright.infra.plan.eks.subnets.addresses import check_own_subnets
 from slicewright.infra.plan.eks.tags import instance_tags_of, tags_of
 from slicewright.infra.plan.eks.templates import check_instance_tags, system_template
 from slicewright.infra.plan.findings import Checked, Stated, each, refuse
