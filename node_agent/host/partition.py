@@ -24,7 +24,7 @@ from slicewright.node_agent.host.mig_state import (
 from slicewright.node_agent.host.transaction import NvmlCallFailed
 from slicewright.node_agent.nvml import binding, vitals
 from slicewright.node_agent.nvml.binding import ABSENT, Handle, Nvml, NvmlError
-from slicewright.node_agent.nvml.mig_queries import read_mig_mode, read_offered_profiles
+from slicewright.node_agent.nvml.mig.queries import read_mig_mode, read_offered_profiles
 from slicewright.node_agent.nvml.observed import OfferedProfile
 from slicewright.node_agent.nvml.profiles import name_of_profile
 

@@ -19,8 +19,8 @@ from slicewright.node_agent.nvml import binding, usability, utilization, vitals
 from slicewright.node_agent.nvml.binding import Handle, Nvml, NvmlError, plain
 from slicewright.node_agent.nvml.buffers import instance_buffers, mig_buffers
 from slicewright.node_agent.nvml.cache import Board, Cache, FixedFacts, MigFacts
-from slicewright.node_agent.nvml.mig_queries import list_profiles, read_memory_slices, read_mig_mode
-from slicewright.node_agent.nvml.mig_structures import gpu_instances_of, mig_device
+from slicewright.node_agent.nvml.mig.queries import list_profiles, read_memory_slices, read_mig_mode
+from slicewright.node_agent.nvml.mig.structures import gpu_instances_of, mig_device
 from slicewright.node_agent.nvml.observed import (
     Failure,
     GpuInstance,

@@ -1,0 +1,1 @@
+"""Reads MIG mode, profiles and instances of a GPU by NVML."""
