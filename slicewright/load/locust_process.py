@@ -38,6 +38,7 @@ _GRACE_S: Final = 60.0
 _USERS_PER_RATE: Final = 10
 """The limit of concurrent requests per request a second. Above it, some are not sent."""
 _MOST_USERS: Final = 10_000
+_POLL_S: Final = 0.05
 
 
 class _TookTooLong(Exception):
@@ -53,8 +54,10 @@ class Run:
     arrivals: SteadyRate | WhenFree | None = None
     """None until all users exist."""
     ready: Event = field(default_factory=Event)
-    ended: Event = field(default_factory=Event)
-    """Set by an interrupt."""
+    interrupted: bool = False
+    """True after Ctrl-C. Not an Event: gevent's wait with a timeout can miss a set() that comes at
+    the same moment, and then neither returns nor times out.
+    """
     under_way: int = 0
     sent: int = 0
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
@@ -64,6 +67,14 @@ class Run:
         rate = self.settings["rate"]
         users: int = self.settings["users"] or min(rate * _USERS_PER_RATE, _MOST_USERS)
         return users
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+
+    def wait_for_end(self, user_count: Callable[[], int]) -> None:
+        """Returns after the last user has stopped, or soon after an interrupt."""
+        while user_count() and not self.interrupted:
+            gevent.sleep(_POLL_S)
 
     def begin(self) -> None:
         now_s, duration_s = time.perf_counter(), self.settings["duration_s"]
@@ -80,7 +91,10 @@ class Run:
         self.ready.wait()
         assert self.arrivals is not None
         due_s = self.arrivals.take(time.perf_counter())
-        if due_s is None or self.ended.wait(max(due_s - time.perf_counter(), 0)):
+        if due_s is not None:
+            # The end of the run kills the users who sleep here.
+            gevent.sleep(max(due_s - time.perf_counter(), 0))
+        if due_s is None or self.interrupted:
             raise StopUser
         self.sent += 1
         return self.sent - 1
@@ -235,21 +249,20 @@ def main() -> int:
     run = Run(settings=json.load(sys.stdin), write=_written(out))
     Asker.run_ = run
     Asker.host = run.settings["urls"][0]
-    gevent.signal_handler(signal.SIGINT, run.ended.set)
+    gevent.signal_handler(signal.SIGINT, run.interrupt)
     environment = Environment(user_classes=[Asker])
     runner = environment.create_local_runner()
     environment.events.spawning_complete.add_listener(lambda **_: run.begin())
     runner.start(run.users, spawn_rate=run.users)
     run.ready.wait()
     telling = gevent.spawn(_tell, run)
-    while runner.user_count and not run.ended.wait(0.05):
-        pass
+    run.wait_for_end(lambda: runner.user_count)
     telling.kill()
     runner.quit()
     assert run.arrivals is not None
-    if not run.ended.is_set():
+    if not run.interrupted:
         run.arrivals.skip_until(time.perf_counter())
-    run.write(Ended(not_sent=run.arrivals.not_sent, interrupted=run.ended.is_set()))
+    run.write(Ended(not_sent=run.arrivals.not_sent, interrupted=run.interrupted))
     return 0
 
 
