@@ -94,7 +94,7 @@ def _goal(what: str, found: float, most: float, unit: str) -> None:
     )
 
 
-def _node(directory: Path, tools: Toolchain, count: int) -> root.NodeRoot:
+def _node(directory: Path, tools: Toolchain, count: int) -> root.NodeFiles:
     machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=count, driver_version="580.65.06")
     node = root.build(directory, machine, tools)
     for index in range(count):
@@ -188,7 +188,7 @@ def _prober() -> Iterator[Prober]:
 
 
 def _theirs(
-    directory: Path, node: root.NodeRoot, tools: Toolchain
+    directory: Path, node: root.NodeFiles, tools: Toolchain
 ) -> tuple[Callable[[], None], Callable[[], None]]:
     """NVIDIA's program on the simulated node, and an empty one in the same namespace."""
     layouts = directory / "layouts"

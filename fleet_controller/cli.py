@@ -93,7 +93,7 @@ class _Replica:
     @classmethod
     def connect(cls) -> _Replica:
         """Connects to the cluster of this pod. Raises Unreachable."""
-        cluster = Cluster.of(Client.in_cluster(user_agent=_USER_AGENT))
+        cluster = Cluster.for_client(Client.in_cluster(user_agent=_USER_AGENT))
         # A replica that cannot renew the lease must know it before the deadline.
         client = Client.in_cluster(timeout_s=_LEASE_TIMEOUT_S, user_agent=_USER_AGENT)
         return cls(cluster, _election(client, cluster))

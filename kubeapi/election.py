@@ -52,7 +52,7 @@ class Record:
     transitions: int = 0
 
     @classmethod
-    def of(cls, lease: Mapping[str, Any]) -> Record:
+    def from_lease(cls, lease: Mapping[str, Any]) -> Record:
         spec = lease.get("spec") or {}
         return cls(
             holder=spec.get("holderIdentity") or "",
@@ -144,7 +144,7 @@ class Election:
             if e.status != 404:
                 raise
             lease = None
-        record = Record.of(lease) if lease else Record()
+        record = Record.from_lease(lease) if lease else Record()
         if record != self._seen:
             # Timed from the answer, which is later than the write, so it is respected for longer.
             self._seen, self._seen_at, self.holder = record, self._clock(), record.holder
@@ -177,7 +177,7 @@ class Election:
         self._renewed_at = float("-inf")
         self._tell()
         lease = self._client.get(f"{self._leases}/{self._name}")
-        record = Record.of(lease)
+        record = Record.from_lease(lease)
         if record.holder != self.identity:
             return
         now = self._utc().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

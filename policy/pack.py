@@ -23,7 +23,7 @@ from pulumi_policy import (
 from pulumi_policy.proxy import UnknownValueError
 
 from policy.rules import RULES, Resource, ResourceRule, StackRule
-from policy.rules.declared import UNKNOWN
+from policy.rules.resources import UNKNOWN
 from policy.rules.rule import complete_settings
 from policy.rules.stacks import SECRETS_PROVIDER, STACK
 from policy.stack_file import secrets_provider

@@ -9,7 +9,7 @@ from slicewright.infra import catalog, manifests, plan
 from slicewright.rehearsal.clouds.aws.authorization import eks_arn
 from slicewright.rehearsal.clouds.aws.policy_evaluation import evaluate
 from slicewright.rehearsal.clouds.core.call_log import LoggedCall
-from slicewright.teardown import own_rights
+from slicewright.teardown import sweep_rights
 
 _SIGNED_AS = {
     "aws-iam": "iam",
@@ -63,7 +63,7 @@ def unused(
 
 def without_sweep(fleet: Fleet, calls: Sequence[LoggedCall]) -> list[LoggedCall]:
     """Without those of the sweep of `slicewright destroy`, which has rights of its own."""
-    of_sweep = {n.right for n in own_rights.needs(fleet)} - {
+    of_sweep = {n.right for n in sweep_rights.needs(fleet)} - {
         n.right for n in manifests.rights(fleet)
     }
     return [call for call in calls if right_of(call.service, call.operation) not in of_sweep]

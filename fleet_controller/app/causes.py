@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from slicewright.fleet_controller.cluster.aside import Aside
+from slicewright.fleet_controller.cluster.background_query import BackgroundQuery
 from slicewright.fleet_controller.cluster.collection import error_text
 from slicewright.fleet_controller.cluster.observe import FEW_NODES, Cluster
 from slicewright.fleet_controller.decision.inspection import UnverifiedNodes
@@ -35,7 +35,7 @@ class Causes:
         self._on_fault = on_fault
         self._agents_listed = float("-inf")
         self._agent_causes: Mapping[str, str] = {}
-        self._operand_causes: Aside[Mapping[str, str]] = Aside(
+        self._operand_causes: BackgroundQuery[Mapping[str, str]] = BackgroundQuery(
             cluster.changed.set, every_s=_INTERVAL_S
         )
 

@@ -17,7 +17,7 @@ from slicewright.fleet_controller.cluster.collection import error_text
 from slicewright.fleet_controller.cluster.execute import execute
 from slicewright.fleet_controller.cluster.lanes import LONGEST_SLICE_S, SLICE_S, Lanes, Outcome
 from slicewright.fleet_controller.cluster.observe import Cluster
-from slicewright.fleet_controller.cluster.status_pace import Paced, StatusPace
+from slicewright.fleet_controller.cluster.status_pace import PacedActions, StatusPace
 from slicewright.fleet_controller.decision.actions import (
     Action,
     EmitEvent,
@@ -205,7 +205,7 @@ class Loop:
             return None
         for fault in decision.faults:
             self._fault("pool", fault.subject, fault.error)
-        paced = self._statuses.of(decision.actions, self._pools)
+        paced = self._statuses.select_due(decision.actions, self._pools)
         outcome = self._lanes.carry_out(paced.now, slice_s=self._slice_s())
         if not self._may_act():
             return None
@@ -243,7 +243,7 @@ class Loop:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         self._fail(f"{subject}: {error}{more}")
 
-    def _next_turn(self, decision: Decision, outcome: Outcome, paced: Paced) -> float | None:
+    def _next_turn(self, decision: Decision, outcome: Outcome, paced: PacedActions) -> float | None:
         delays_s = [
             0.0 if outcome.postponed else None,
             paced.put_off_s,

@@ -38,7 +38,7 @@ class BoundPods(Collection[NodePod]):
         self._on: dict[str, dict[str, NodePod]] = {}
         self._asked: frozenset[str] = frozenset()
 
-    def on(self, node: str) -> tuple[NodePod, ...]:
+    def pods_on(self, node: str) -> tuple[NodePod, ...]:
         with self._lock:
             return tuple(self._on.get(node, {}).values())
 
@@ -68,7 +68,7 @@ class Nodes(Collection[Node]):
     """All nodes, with a record of nodes that were ever seen without the startup taint."""
 
     def __init__(self, changed: threading.Event) -> None:
-        super().__init__(path_of("v1", "nodes"), read_node, changed, news.of_node)
+        super().__init__(path_of("v1", "nodes"), read_node, changed, news.node_is_news)
         self._open: set[str] = set()
         """UIDs of nodes that have been without it, as far as this process knows."""
 
@@ -107,11 +107,11 @@ def must_list(node: Node, watched: Iterable[NodePod], *, was_open: bool) -> bool
     return node.held and open_once and not any(pod.gpus for pod in watched)
 
 
-def needed(pod: NodePod) -> bool:
+def is_relevant(pod: NodePod) -> bool:
     """True if the pod can be in the way of anything (see `drain`), or brings the driver. Pure."""
     return pod.gpus or bool(pod.driver) or not (pod.daemon_set or pod.static)
 
 
 def _read(raw: Mapping[str, Any]) -> NodePod | None:
     pod = read_pod(raw)
-    return pod if needed(pod) else None
+    return pod if is_relevant(pod) else None

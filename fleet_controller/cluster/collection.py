@@ -241,13 +241,15 @@ class Collection(Generic[T]):
             if newest(name) >= version:
                 return None
         except UNREADABLE as e:
-            log.warning("object ignored: no name or version", path=self.path, error=_why(e))
+            log.warning(
+                "object ignored: no name or version", path=self.path, error=exception_text(e)
+            )
             return None
         try:
             item = self._read(raw)
             self._unreadable.pop(name, None)
         except UNREADABLE as e:
-            item = self._stood_in(raw, name, _why(e))
+            item = self._stood_in(raw, name, exception_text(e))
         return None if item is None else (name, version, item)
 
     def _stood_in(self, raw: Mapping[str, Any], name: str, why: str) -> T | None:
@@ -267,7 +269,7 @@ class Collection(Generic[T]):
         self.error = text
 
 
-def _why(error: Exception) -> str:
+def exception_text(error: Exception) -> str:
     return plain(f"{type(error).__name__}: {error}")[:_LONGEST_REASON]
 
 

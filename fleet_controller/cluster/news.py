@@ -17,14 +17,14 @@ RENEWAL_S: Final = 420.0
 """An agent renews its report every 6 minutes. A late report may have become too old meanwhile."""
 
 
-def of_node(old: Node | None, new: Node | None) -> bool:
+def node_is_news(old: Node | None, new: Node | None) -> bool:
     """True if more than its version has changed: nothing else is kept of a heartbeat."""
     if old is None or new is None:
         return old is not new
     return replace(old, version=new.version) != new
 
 
-def of_report(old: Report | None, new: Report | None) -> bool:
+def report_is_news(old: Report | None, new: Report | None) -> bool:
     """True if its content has changed, or if it comes late."""
     if old is None or new is None:
         return old is not new

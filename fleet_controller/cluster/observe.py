@@ -77,7 +77,7 @@ class Cluster:
     """
 
     @classmethod
-    def of(cls, client: Client) -> Cluster:
+    def for_client(cls, client: Client) -> Cluster:
         changed = threading.Event()
         return cls(
             client=client,
@@ -94,7 +94,7 @@ class Cluster:
                 path_of(API_VERSION, REPORT_PLURAL),
                 read_report,
                 changed,
-                news.of_report,
+                news.report_is_news,
                 stand_in=unreadable_report,
             ),
             bound=BoundPods(changed),
@@ -227,7 +227,7 @@ class Cluster:
         If the watch may be behind and that matters, they come from a list. Raises ApiError or
         Unreachable.
         """
-        pods = self.bound.on(node.name)
+        pods = self.bound.pods_on(node.name)
         if must_list(node, pods, was_open=self.nodes.was_open(node)):
             pods = self._listed(node.name)
         if any(map(may_be_operand, pods)):

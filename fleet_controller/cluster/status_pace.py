@@ -24,7 +24,7 @@ within a minute take 600 of them, a third of a request per node.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paced:
+class PacedActions:
     now: tuple[Action, ...]
     put_off_s: float | None
     """Seconds until a status that is left out is due, or None."""
@@ -38,7 +38,7 @@ class StatusPace:
     _written: dict[str, float] = field(default_factory=dict)
     """Pool -> when its status was written last."""
 
-    def of(self, actions: Sequence[Action], pools: Mapping[str, Pool]) -> Paced:
+    def select_due(self, actions: Sequence[Action], pools: Mapping[str, Pool]) -> PacedActions:
         """Returns the actions of a pass without the status writes that can wait.
 
         pools: by name, as when the pass was decided.
@@ -56,7 +56,7 @@ class StatusPace:
         for action in actions:
             if isinstance(action, SetPoolStatus) and action.pool not in later:
                 self._written[action.pool] = now
-        return Paced(
+        return PacedActions(
             now=tuple(
                 action
                 for action in actions

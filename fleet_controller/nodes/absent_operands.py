@@ -51,7 +51,7 @@ def reasons(
         if node.labels.get(f"{DEPLOY_LABEL_PREFIX}operands") == "false":
             continue
         waits = next(iter(waiting.get(node.name, ())), None)
-        why = waits or _of_discovery(node) or _of_operator(policies)
+        why = waits or _discovery_cause(node) or _operator_cause(policies)
         if why:
             causes[node.name] = why
     for node in more_nodes:
@@ -71,7 +71,7 @@ def _waiting(pods: Iterable[Object]) -> dict[str, list[str]]:
     return causes
 
 
-def _of_discovery(node: Node) -> str | None:
+def _discovery_cause(node: Node) -> str | None:
     if any(node.labels.get(key) == "true" for key in (_PRESENT, *_FOUND_BY_NFD)):
         return None
     # Every DaemonSet tolerates the taints for the node's state.
@@ -83,7 +83,7 @@ def _of_discovery(node: Node) -> str | None:
     )
 
 
-def _of_operator(policies: Sequence[Object]) -> str | None:
+def _operator_cause(policies: Sequence[Object]) -> str | None:
     # The operator uses the oldest of several.
     policy = min(policies, key=lambda policy: str(policy["metadata"].get("creationTimestamp", "")))
     name, status = policy["metadata"]["name"], policy.get("status") or {}

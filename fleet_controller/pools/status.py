@@ -20,7 +20,7 @@ from slicewright.fleet_controller.objects.bounds import seconds, stamp
 from slicewright.fleet_controller.objects.known_layouts import remembered
 from slicewright.fleet_controller.objects.pool import Pool
 from slicewright.fleet_controller.pools.members import Member
-from slicewright.fleet_controller.rollout.progress import how_far
+from slicewright.fleet_controller.rollout.progress import progress_text
 from slicewright.fleet_controller.rollout.rollout import Rollout
 
 UNDONE = "RolloutUndone"
@@ -115,11 +115,11 @@ def _verified(
     """Decides whether the nodes have the layout that the spec declares."""
     as_wanted, reason, message = _as_wanted(pool, members, bad, joining, rollout)
     if as_wanted and pool.undone:
-        return False, UNDONE, f"{message}, {_what_undone_means(pool)}"
+        return False, UNDONE, f"{message}, {_undone_message(pool)}"
     return as_wanted, reason, message
 
 
-def _what_undone_means(pool: Pool) -> str:
+def _undone_message(pool: Pool) -> str:
     assert pool.declared is not None, "what is not declared cannot be undone"
     return (
         f"with layout {pool.mig_config}, to which the change to {pool.declared.mig_config} was "
@@ -138,9 +138,9 @@ def _as_wanted(
 ) -> tuple[bool, str, str]:
     """Decides whether the nodes have the layout that they are to have now."""
     if rollout.stopped in _SUSPENDED:
-        return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
+        return False, _SUSPENDED[rollout.stopped], progress_text(rollout, pool, len(members))
     if bad and bad[0].assessment.status != "False" and rollout.active:
-        return False, "RollingOut", how_far(rollout, pool, len(members))
+        return False, "RollingOut", progress_text(rollout, pool, len(members))
     verified = len(members) - len(bad)
     young = [m for m in bad if m.node.name in joining]
     unverified = [m for m in bad if m.node.name not in joining]
@@ -203,11 +203,11 @@ def _progressing(
     overdue: bool,
 ) -> tuple[bool, str, str]:
     if rollout.stopped in _SUSPENDED:
-        return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
+        return False, _SUSPENDED[rollout.stopped], progress_text(rollout, pool, len(members))
     if rollout.active:
         going = rollout.stopped not in ("failed", "full")
         reason = "RollingOut" if going else "RolloutStopped"
-        return going, reason, how_far(rollout, pool, len(members))
+        return going, reason, progress_text(rollout, pool, len(members))
     settling = [m for m in members if m.settling or m.node.name in joining]
     if settling:
         return True, "NodesBeingSetUp", f"{_are(settling)} being set up: {_examples(settling)}"
@@ -233,7 +233,7 @@ def _degraded(
     passing = {m.node.name for m in bad}
     if rollout.stopped == "full" and not passing & set(rollout.blocking):
         # They are verified and out nevertheless: somebody cordoned them.
-        return True, "RolloutBlocked", how_far(rollout, pool, len(members))
+        return True, "RolloutBlocked", progress_text(rollout, pool, len(members))
     if overdue:
         minutes = f"{TOO_FEW_LIMIT_S / 60:.0f} minutes"
         return True, "TooFewNodes", f"{_too_few(pool, members)}, for more than {minutes}"

@@ -11,8 +11,8 @@ from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.known_layouts import KnownLayout, target_of_undo
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.pool_target import lacks_driver
 from slicewright.fleet_controller.rollout.turn import Observation, Turn, fail, move, planned
-from slicewright.fleet_controller.rollout.wanted import lacks_driver
 
 APPLY_LIMIT_S = 1800.0
 """Longest time from the label to a verified node. mig-manager waits up to 25 minutes for pods of

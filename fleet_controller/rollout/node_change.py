@@ -54,6 +54,12 @@ from slicewright.fleet_controller.rollout.applying import advance_applying
 from slicewright.fleet_controller.rollout.change_actions import CordonNode, FinishChange
 from slicewright.fleet_controller.rollout.drain import drain
 from slicewright.fleet_controller.rollout.draining import advance_draining, advance_paused
+from slicewright.fleet_controller.rollout.pool_target import (
+    describe_target,
+    has_layout,
+    has_until_its_turn,
+    lacks_driver,
+)
 from slicewright.fleet_controller.rollout.turn import (
     DRAIN_POLL_S,
     Observation,
@@ -64,12 +70,6 @@ from slicewright.fleet_controller.rollout.turn import (
     upgrade,
 )
 from slicewright.fleet_controller.rollout.upgrading import NOT_UPGRADED, advance_upgrading
-from slicewright.fleet_controller.rollout.wanted import (
-    describe_target,
-    has_layout,
-    has_until_its_turn,
-    lacks_driver,
-)
 
 
 def start_change(node: Node, target: str, now: float, *, driver: str = "") -> CordonNode:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.rollout.pool_target import describe_target
 from slicewright.fleet_controller.rollout.rollout import Rollout
-from slicewright.fleet_controller.rollout.wanted import describe_target
 
 _MOST_LISTED = 3
 
 
-def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
+def progress_text(rollout: Rollout, pool: Pool, total: int) -> str:
     """Returns the progress, for people."""
     have = "node has" if total == 1 else "nodes have"
     parts = [f"{rollout.done} of {total} {have} {describe_target(pool)}{_undone(pool)}"]

@@ -43,9 +43,13 @@ from slicewright.fleet_controller.rollout.node_change import (
     finish_change,
     start_change,
 )
+from slicewright.fleet_controller.rollout.pool_target import (
+    has_layout,
+    lacks_driver,
+    may_lack_driver,
+)
 from slicewright.fleet_controller.rollout.rollout_queue import Assessed, Queue, Start, start_next
 from slicewright.fleet_controller.rollout.turn import Observation, Turn
-from slicewright.fleet_controller.rollout.wanted import has_layout, lacks_driver, may_lack_driver
 
 HoldReason = Callable[[Node, Assessment], str | None]
 """Returns why a node with this assessment gets the startup taint in this very pass, or None."""

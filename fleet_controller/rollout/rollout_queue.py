@@ -11,7 +11,7 @@ from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.layout_change import Change
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool import Pool
-from slicewright.fleet_controller.rollout.wanted import has_layout
+from slicewright.fleet_controller.rollout.pool_target import has_layout
 
 Assessed = tuple[Node, Assessment]
 

@@ -18,7 +18,7 @@ from slicewright.fleet_controller.rollout.change_actions import (
     UpgradeDriver,
 )
 from slicewright.fleet_controller.rollout.drain import Refusal
-from slicewright.fleet_controller.rollout.wanted import changes, has_driver, has_layout
+from slicewright.fleet_controller.rollout.pool_target import changes, has_driver, has_layout
 
 DRAIN_POLL_S = 3.0
 """Delay between two looks at the pods of a node that is drained."""

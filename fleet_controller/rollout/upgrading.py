@@ -15,6 +15,12 @@ from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.layout_change import Phase
 from slicewright.fleet_controller.objects.node_pods import NodePod
 from slicewright.fleet_controller.rollout.drain import Refusal
+from slicewright.fleet_controller.rollout.pool_target import (
+    brings,
+    is_version,
+    older_than_driver,
+    outdated,
+)
 from slicewright.fleet_controller.rollout.turn import (
     DRAIN_POLL_S,
     Observation,
@@ -24,12 +30,6 @@ from slicewright.fleet_controller.rollout.turn import (
     move,
     planned,
     upgrade,
-)
-from slicewright.fleet_controller.rollout.wanted import (
-    brings,
-    is_version,
-    older_than_driver,
-    outdated,
 )
 
 UPGRADE_LIMIT_S = 1800.0

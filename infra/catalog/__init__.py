@@ -39,7 +39,7 @@ from slicewright.infra.catalog.machines import (
     Machine,
     UnlistedMachine,
 )
-from slicewright.infra.catalog.named import config_name
+from slicewright.infra.catalog.named_configs import config_name
 from slicewright.infra.catalog.prices import Billing, Price, priced_names
 from slicewright.infra.catalog.regions import (
     Aws,

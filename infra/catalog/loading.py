@@ -21,7 +21,7 @@ from slicewright.infra.catalog.catalog_error import CatalogError
 from slicewright.infra.catalog.gpus import Gpu, NamedConfig
 from slicewright.infra.catalog.loading_gpus import build_family, build_gpu, check_products
 from slicewright.infra.catalog.machines import Accelerator, Attachable, Cloud, Image, Machine
-from slicewright.infra.catalog.named import configs_of
+from slicewright.infra.catalog.named_configs import configs_of
 from slicewright.infra.catalog.toml_rows import Row, build, keyed, read
 
 _HERE = Path(__file__).parent / "data"

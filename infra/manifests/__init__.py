@@ -35,7 +35,7 @@ from slicewright.infra.manifests.gke.gpu_networks import (
     network_of_devices,
     network_parameters,
 )
-from slicewright.infra.manifests.gpu_operator.adopted import (
+from slicewright.infra.manifests.gpu_operator.adopted_operator import (
     RUNTIME_CLASS,
     Mismatch,
     describe_mismatches,
@@ -57,9 +57,9 @@ from slicewright.infra.manifests.gpu_operator.config_files import (
 )
 from slicewright.infra.manifests.gpu_operator.driver_installer import driver_installers
 from slicewright.infra.manifests.gpu_operator.forgotten_layouts import forgotten_layouts
-from slicewright.infra.manifests.gpu_operator.installed import changed_settings
 from slicewright.infra.manifests.gpu_operator.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from slicewright.infra.manifests.gpu_operator.plugin_configs import NOT_SHARED, plugin_configs
+from slicewright.infra.manifests.gpu_operator.policy_drift import changed_settings
 from slicewright.infra.manifests.helm_charts import ChartAddress
 from slicewright.infra.manifests.kubeconfig import kubeconfig
 from slicewright.infra.manifests.monitoring import (

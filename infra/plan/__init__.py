@@ -12,9 +12,9 @@ from slicewright.infra.plan.eks.subnets.addresses import SUBNET_PREFIX as EKS_SU
 from slicewright.infra.plan.eks.subnets.addresses import nodes_by_zone
 from slicewright.infra.plan.eks.subnets.existing import (
     ExistingSubnet,
+    cluster_subnet_ids,
     misfits,
-    of_cluster,
-    of_nodes,
+    node_subnet_ids,
 )
 from slicewright.infra.plan.gke.addresses import OWN_RANGES as GKE_RANGES
 from slicewright.infra.plan.gke.addresses import pod_addresses

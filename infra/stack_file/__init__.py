@@ -136,7 +136,7 @@ from slicewright.infra.stack_file.schema.workloads.autoscaling import (
 )
 from slicewright.infra.stack_file.schema.workloads.container import ContainerWorkload
 from slicewright.infra.stack_file.schema.workloads.kinds import AnyWorkload, ServedWorkload
-from slicewright.infra.stack_file.schema.workloads.served import (
+from slicewright.infra.stack_file.schema.workloads.serving import (
     ClaimedVolume,
     HostResources,
     NewVolume,

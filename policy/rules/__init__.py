@@ -12,7 +12,7 @@ from policy.rules import (
     stacks,
     workloads,
 )
-from policy.rules.declared import UNKNOWN, Resource
+from policy.rules.resources import UNKNOWN, Resource
 from policy.rules.rule import ResourceRule, StackRule
 
 RULES: tuple[ResourceRule | StackRule, ...] = (

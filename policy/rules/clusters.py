@@ -9,7 +9,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from policy.rules import karpenter
-from policy.rules.declared import UNKNOWN, Resource, at, items
+from policy.rules.resources import UNKNOWN, Resource, items, property_at
 from policy.rules.rule import ResourceRule, Settings, names
 
 GKE = "gcp:container/cluster:Cluster"
@@ -41,19 +41,24 @@ def _source_networks(resource: Resource) -> list[str]:
     """The known networks that may reach the public endpoint."""
     props = resource.props
     if resource.type == EKS:
-        config = at(props, "vpcConfig")
-        if at(config, "endpointPublicAccess") in (False, UNKNOWN):
+        config = property_at(props, "vpcConfig")
+        if property_at(config, "endpointPublicAccess") in (False, UNKNOWN):
             return []
-        stated = at(config, "publicAccessCidrs")
+        stated = property_at(config, "publicAccessCidrs")
         # Without CIDRs, EKS uses 0.0.0.0/0. Source: EKS API, VpcConfigRequest.
         return _texts(stated) if stated else ["0.0.0.0/0"]
     if resource.type == GKE:
-        if at(props, "privateClusterConfig", "enablePrivateEndpoint") in (True, UNKNOWN):
+        if property_at(props, "privateClusterConfig", "enablePrivateEndpoint") in (True, UNKNOWN):
             return []
-        networks = at(props, "masterAuthorizedNetworksConfig")
+        networks = property_at(props, "masterAuthorizedNetworksConfig")
         if networks is None:
             return ["0.0.0.0/0"]
-        return _texts([at(block, "cidrBlock") for block in items(at(networks, "cidrBlocks"))])
+        return _texts(
+            [
+                property_at(block, "cidrBlock")
+                for block in items(property_at(networks, "cidrBlocks"))
+            ]
+        )
     return []
 
 
@@ -64,7 +69,7 @@ def _texts(value: Any) -> list[str]:
 def _protection(resource: Resource, settings: Settings) -> Iterator[str]:
     if resource.type not in (GKE, EKS) or resource.protect:
         return
-    if at(resource.props, "deletionProtection") not in (True, UNKNOWN):
+    if property_at(resource.props, "deletionProtection") not in (True, UNKNOWN):
         yield (
             f"cluster {resource.name!r} is deleted together with the stack; to prevent this, turn "
             "deletion protection on"
@@ -72,7 +77,7 @@ def _protection(resource: Resource, settings: Settings) -> Iterator[str]:
 
 
 def _workload_identity(resource: Resource, settings: Settings) -> Iterator[str]:
-    if resource.type == GKE and at(resource.props, "workloadIdentityConfig") is None:
+    if resource.type == GKE and property_at(resource.props, "workloadIdentityConfig") is None:
         yield (
             f"cluster {resource.name!r} has no workload identity: its pods need keys, or use "
             "their node's account"
@@ -82,11 +87,13 @@ def _workload_identity(resource: Resource, settings: Settings) -> Iterator[str]:
 def _imds(resource: Resource, settings: Settings) -> Iterator[str]:
     match resource.type:
         case "aws:ec2/launchTemplate:LaunchTemplate":
-            tokens = at(resource.props, "metadataOptions", "httpTokens")
+            tokens = property_at(resource.props, "metadataOptions", "httpTokens")
             source = "launch template"
         case karpenter.NODE_CLASS:
             # Tokens are required by default.
-            tokens = at(resource.props, "spec", "metadataOptions", "httpTokens") or "required"
+            tokens = (
+                property_at(resource.props, "spec", "metadataOptions", "httpTokens") or "required"
+            )
             source = "EC2NodeClass"
         case _:
             return
@@ -101,7 +108,7 @@ def _imds(resource: Resource, settings: Settings) -> Iterator[str]:
 def _chart(resource: Resource, settings: Settings) -> Iterator[str]:
     if resource.type != "kubernetes:helm.sh/v3:Release":
         return
-    version = at(resource.props, "version")
+    version = property_at(resource.props, "version")
     if version is UNKNOWN or (isinstance(version, str) and _VERSION.fullmatch(version)):
         return
     yield (
@@ -122,15 +129,19 @@ def _layouts(resource: Resource, settings: Settings) -> Iterator[str]:
 def _profiles(resource: Resource) -> set[str]:
     """The MIG profiles that a node pool or the desired state of a pool's agents requests."""
     if resource.type == "gcp:container/nodePool:NodePool":
-        gpus = items(at(resource.props, "nodeConfig", "guestAccelerators"))
-        sizes = (at(gpu, "gpuPartitionSize") for gpu in gpus)
+        gpus = items(property_at(resource.props, "nodeConfig", "guestAccelerators"))
+        sizes = (property_at(gpu, "gpuPartitionSize") for gpu in gpus)
         return {size for size in sizes if isinstance(size, str) and size}
     if resource.type != "kubernetes:core/v1:ConfigMap":
         return set()
-    desired = at(resource.props, "data", "desired.json")
+    desired = property_at(resource.props, "data", "desired.json")
     if not isinstance(desired, str):
         return set()
-    return {p for gpu in items(at(json.loads(desired), "gpus")) for p in at(gpu, "instances") or {}}
+    return {
+        p
+        for gpu in items(property_at(json.loads(desired), "gpus"))
+        for p in property_at(gpu, "instances") or {}
+    }
 
 
 RULES = (

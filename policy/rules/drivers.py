@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from policy.rules.declared import UNKNOWN, Resource, at, whole
 from policy.rules.pools import Pool, pool_check
+from policy.rules.resources import UNKNOWN, Resource, property_at, whole
 from policy.rules.rule import ResourceRule, Settings, number
 
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
@@ -17,15 +17,15 @@ _PARALLEL, _UNAVAILABLE = 1, "25%"
 
 def _upgrade(resource: Resource, settings: Settings) -> Iterator[str]:
     driver = _driver(resource)
-    policy = at(driver, "upgradePolicy")
+    policy = property_at(driver, "upgradePolicy")
     if driver is None or UNKNOWN in (driver, policy):
         return
     # Upgrades are off, or not known yet.
-    if {at(driver, "enabled"), at(policy, "autoUpgrade")} & {False, UNKNOWN}:
+    if {property_at(driver, "enabled"), property_at(policy, "autoUpgrade")} & {False, UNKNOWN}:
         return
     most, percent = int(settings["most_nodes"]), int(settings["most_percent"])
-    parallel = _default_if_none(at(policy, "maxParallelUpgrades"), _PARALLEL)
-    unavailable = _default_if_none(at(policy, "maxUnavailable"), _UNAVAILABLE)
+    parallel = _default_if_none(property_at(policy, "maxParallelUpgrades"), _PARALLEL)
+    unavailable = _default_if_none(property_at(policy, "maxUnavailable"), _UNAVAILABLE)
     if UNKNOWN in (parallel, unavailable):
         return
     at_once = whole(parallel)
@@ -47,11 +47,11 @@ def _upgrade(resource: Resource, settings: Settings) -> Iterator[str]:
 def _driver(resource: Resource) -> Any:
     """The driver settings of the operator's chart or ClusterPolicy, None for other resources."""
     if resource.type == "kubernetes:nvidia.com/v1:ClusterPolicy":
-        return at(resource.props, "spec", "driver")
-    chart = at(resource.props, "chart")
+        return property_at(resource.props, "spec", "driver")
+    chart = property_at(resource.props, "chart")
     is_operator = isinstance(chart, str) and chart.rstrip("/").rpartition("/")[2] == "gpu-operator"
     if resource.type == "kubernetes:helm.sh/v3:Release" and is_operator:
-        return at(resource.props, "values", "driver") or {}
+        return property_at(resource.props, "values", "driver") or {}
     return None
 
 
@@ -72,8 +72,8 @@ def _format_number(value: Any) -> Any:
 
 def _version(resource: Resource, settings: Settings) -> Iterator[str]:
     driver = _driver(resource)
-    version = at(driver, "version")
-    if driver is None or at(driver, "enabled") is False or not isinstance(version, str):
+    version = property_at(driver, "version")
+    if driver is None or property_at(driver, "enabled") is False or not isinstance(version, str):
         return  # without a version, the chart's release determines it
     if not _RELEASE.match(version):
         yield (

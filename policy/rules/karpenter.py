@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.labels import keys_with_value
+from policy.rules.resources import UNKNOWN, Resource, items, property_at, texts, whole
 from policy.rules.rule import ResourceRule, Settings
 from slicewright.apis.names import POOL_LABEL
 
@@ -27,8 +27,8 @@ def machine_types(pool: Resource) -> tuple[str, ...]:
     return tuple(
         value
         for requirement in _requirements(pool)
-        if at(requirement, "key") == _TYPE and at(requirement, "operator") == "In"
-        for value in items(at(requirement, "values"))
+        if property_at(requirement, "key") == _TYPE and property_at(requirement, "operator") == "In"
+        for value in items(property_at(requirement, "values"))
         if isinstance(value, str)
     )
 
@@ -36,12 +36,12 @@ def machine_types(pool: Resource) -> tuple[str, ...]:
 def takes_any_machine(pool: Resource) -> bool:
     """Whether it is for GPUs and leaves the machine types to Karpenter."""
     if not _is_known(pool) or any(
-        at(requirement, "key") == _TYPE for requirement in _requirements(pool)
+        property_at(requirement, "key") == _TYPE for requirement in _requirements(pool)
     ):
         return False
     by_gpu = any(
-        str(at(requirement, "key")).startswith(_GPU_KEYS)
-        and at(requirement, "operator") != "DoesNotExist"
+        str(property_at(requirement, "key")).startswith(_GPU_KEYS)
+        and property_at(requirement, "operator") != "DoesNotExist"
         for requirement in _requirements(pool)
     )
     return by_gpu or POOL_LABEL in labels(pool)
@@ -56,21 +56,21 @@ def takes_spot(pool: Resource) -> bool:
     return all(
         _admits(requirement, "spot")
         for requirement in _requirements(pool)
-        if at(requirement, "key") == _CAPACITY
+        if property_at(requirement, "key") == _CAPACITY
     )
 
 
 def states_capacity(pool: Resource) -> bool:
     """Whether a requirement names the type of capacity, or might: not all may be known yet."""
     return not _is_known(pool) or any(
-        at(requirement, "key") == _CAPACITY for requirement in _requirements(pool)
+        property_at(requirement, "key") == _CAPACITY for requirement in _requirements(pool)
     )
 
 
 def most_nodes(pool: Resource, *, gpus: int | None) -> int | None:
     """The node limit, None if there is none or it is unknown. gpus: minimum per node, if known."""
-    limits = at(pool.props, "spec", "limits")
-    nodes, devices = at(limits, "nodes"), at(limits, _GPU)
+    limits = property_at(pool.props, "spec", "limits")
+    nodes, devices = property_at(limits, "nodes"), property_at(limits, _GPU)
     if UNKNOWN in (nodes, devices) or (devices is not None and gpus is None):
         return None
     of_gpus = None if devices is None or gpus is None else (whole(devices) or 0) // gpus
@@ -79,19 +79,21 @@ def most_nodes(pool: Resource, *, gpus: int | None) -> int | None:
 
 def is_unlimited(pool: Resource) -> bool:
     """Whether neither nodes nor GPUs are limited. CPU and memory limits do not count."""
-    limits = at(pool.props, "spec", "limits")
-    return not any(at(limits, key) is UNKNOWN or at(limits, key) for key in ("nodes", _GPU))
+    limits = property_at(pool.props, "spec", "limits")
+    return not any(
+        property_at(limits, key) is UNKNOWN or property_at(limits, key) for key in ("nodes", _GPU)
+    )
 
 
 def labels(pool: Resource) -> Mapping[str, str]:
     """The labels of its nodes."""
-    return texts(at(pool.props, "spec", "template", "metadata", "labels"))
+    return texts(property_at(pool.props, "spec", "template", "metadata", "labels"))
 
 
 def taints(pool: Resource) -> list[Any] | Any:
     """All initial taints of its nodes, UNKNOWN if a part is unknown."""
-    of_nodes = at(pool.props, "spec", "template", "spec")
-    parts = [at(of_nodes, "taints"), at(of_nodes, "startupTaints")]
+    of_nodes = property_at(pool.props, "spec", "template", "spec")
+    parts = [property_at(of_nodes, "taints"), property_at(of_nodes, "startupTaints")]
     if UNKNOWN in parts:
         return UNKNOWN
     return [taint for part in parts for taint in part or ()]
@@ -99,29 +101,33 @@ def taints(pool: Resource) -> list[Any] | Any:
 
 def tags(node_class: Resource) -> frozenset[str] | None:
     """Keys of the instances' tags with a value. None: not known yet."""
-    return keys_with_value(at(node_class.props, "spec", "tags"))
+    return keys_with_value(property_at(node_class.props, "spec", "tags"))
 
 
 def _requirements(pool: Resource) -> Iterator[Any]:
-    return items(at(pool.props, "spec", "template", "spec", "requirements"))
+    return items(property_at(pool.props, "spec", "template", "spec", "requirements"))
 
 
 def _is_known(pool: Resource) -> bool:
-    stated = at(pool.props, "spec", "template", "spec", "requirements")
+    stated = property_at(pool.props, "spec", "template", "spec", "requirements")
     if stated is UNKNOWN:
         return False
     return not any(
         requirement is UNKNOWN
         or UNKNOWN
-        in (at(requirement, "key"), at(requirement, "operator"), at(requirement, "values"))
-        or any(value is UNKNOWN for value in at(requirement, "values") or ())
+        in (
+            property_at(requirement, "key"),
+            property_at(requirement, "operator"),
+            property_at(requirement, "values"),
+        )
+        or any(value is UNKNOWN for value in property_at(requirement, "values") or ())
         for requirement in stated or ()
     )
 
 
 def _admits(requirement: Any, value: str) -> bool:
-    stated = list(items(at(requirement, "values")))
-    match at(requirement, "operator"):
+    stated = list(items(property_at(requirement, "values")))
+    match property_at(requirement, "operator"):
         case "In":
             return value in stated
         case "NotIn":
@@ -133,9 +139,9 @@ def _admits(requirement: Any, value: str) -> bool:
 def _image(resource: Resource, settings: Settings) -> Iterator[str]:
     if resource.type != NODE_CLASS:
         return
-    name = at(resource.props, "metadata", "name")
-    for term in items(at(resource.props, "spec", "amiSelectorTerms")):
-        alias, identity = at(term, "alias"), at(term, "id")
+    name = property_at(resource.props, "metadata", "name")
+    for term in items(property_at(resource.props, "spec", "amiSelectorTerms")):
+        alias, identity = property_at(term, "alias"), property_at(term, "id")
         if identity is not None or alias is UNKNOWN or UNKNOWN in dict(term).values():
             continue
         if isinstance(alias, str) and not alias.endswith("@latest"):

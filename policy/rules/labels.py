@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policy.rules.declared import UNKNOWN, Resource, at
+from policy.rules.resources import UNKNOWN, Resource, property_at
 from policy.rules.rule import ResourceRule, Settings, names
 
 LABELLED: Final[Mapping[str, str]] = {
@@ -57,13 +57,15 @@ def keys_with_value(*parts: Any) -> frozenset[str] | None:
 
 def tags_of(resource: Resource) -> frozenset[str] | None:
     """Keys of an AWS resource's tags, including its provider's. None: not known yet."""
-    props, default = resource.props, parse_nested(at(resource.provider, "defaultTags"))
-    return keys_with_value(at(props, "tags"), at(props, "tagsAll"), at(default, "tags"))
+    props, default = resource.props, parse_nested(property_at(resource.provider, "defaultTags"))
+    return keys_with_value(
+        property_at(props, "tags"), property_at(props, "tagsAll"), property_at(default, "tags")
+    )
 
 
 def labels_of(resource: Resource, declared: Any) -> frozenset[str] | None:
     """Keys of `declared` labels and of the provider's default labels. None: not known yet."""
-    return keys_with_value(declared, at(resource.provider, "defaultLabels"))
+    return keys_with_value(declared, property_at(resource.provider, "defaultLabels"))
 
 
 def missing_keys(present: frozenset[str] | None, settings: Settings) -> list[str]:
@@ -86,7 +88,7 @@ def _required_keys(resource: Resource, settings: Settings) -> Iterator[str]:
         kind, where, present = "tags", "cluster.tags", tags_of(resource)
     elif (key := LABELLED.get(resource.type)) is not None:
         kind, where = "labels", "cluster.resource_labels"
-        present = labels_of(resource, at(resource.props, key))
+        present = labels_of(resource, property_at(resource.props, key))
     else:
         return
     if missing := missing_keys(present, settings):

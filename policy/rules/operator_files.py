@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from policy.rules import pools
-from policy.rules.declared import Resource, at, items, whole
+from policy.rules.resources import Resource, items, property_at, whole
 from policy.rules.rule import ResourceRule, Settings, StackRule, number
 from slicewright.infra import catalog
 from slicewright.infra.geometry import LayoutError, Misfit, check, gpu_instances
@@ -60,7 +60,7 @@ def _layouts_fit(resource: Resource, settings: Settings) -> Iterator[str]:
             continue
         where = f"{resource.name!r}, {key}"
         try:
-            layouts = at(_parse(text), "mig-configs")
+            layouts = property_at(_parse(text), "mig-configs")
         except yaml.YAMLError as e:
             yield f"{where}: mig-manager cannot read it: {' '.join(str(e).split())}"
             continue
@@ -76,7 +76,7 @@ def _layouts_fit(resource: Resource, settings: Settings) -> Iterator[str]:
 
 def _misfits(entry: Any) -> Iterator[str]:
     """The reasons why an entry's layout does not fit on its GPUs, none for unknown GPUs."""
-    layout = at(entry, "mig-devices") or {}
+    layout = property_at(entry, "mig-devices") or {}
     if not isinstance(layout, Mapping) or not all(
         isinstance(count, int) and count >= 0 for count in layout.values()
     ):
@@ -84,7 +84,7 @@ def _misfits(entry: Any) -> Iterator[str]:
         return
     if not layout:
         return
-    device_filter = at(entry, "device-filter")
+    device_filter = property_at(entry, "device-filter")
     ids = {
         str(pci_id).upper()
         for pci_id in ([device_filter] if isinstance(device_filter, str) else items(device_filter))
@@ -167,24 +167,24 @@ def _shared_resources(resource: Resource) -> Iterator[Shared]:
         if not any(strategy in text for strategy in _STRATEGIES):
             continue
         try:
-            sharing = at(_parse(text), "sharing")
+            sharing = property_at(_parse(text), "sharing")
         except yaml.YAMLError:
             continue
         for strategy in _STRATEGIES:
-            strategy_config = at(sharing, strategy)
-            for entry in items(at(strategy_config, "resources")):
+            strategy_config = property_at(sharing, strategy)
+            for entry in items(property_at(strategy_config, "resources")):
                 yield Shared(
                     config=key,
                     strategy=strategy,
-                    resource=str(at(entry, "name")),
-                    replicas=whole(at(entry, "replicas")) or 1,
-                    renamed=at(strategy_config, "renameByDefault") is True
-                    or bool(at(entry, "rename")),
+                    resource=str(property_at(entry, "name")),
+                    replicas=whole(property_at(entry, "replicas")) or 1,
+                    renamed=property_at(strategy_config, "renameByDefault") is True
+                    or bool(property_at(entry, "rename")),
                 )
 
 
 def _texts(resource: Resource) -> Iterator[tuple[str, str]]:
-    data = at(resource.props, "data")
+    data = property_at(resource.props, "data")
     if resource.type == "kubernetes:core/v1:ConfigMap" and isinstance(data, Mapping):
         yield from ((key, text) for key, text in data.items() if isinstance(text, str))
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from policy.rules import karpenter, labels, pools
-from policy.rules.declared import Resource, at
 from policy.rules.pools import Pool
+from policy.rules.resources import Resource, property_at
 from policy.rules.rule import (
     ResourceRule,
     Setting,
@@ -83,7 +83,7 @@ def _billing_labels(resource: Resource, settings: Settings) -> Iterator[str]:
         return
     if missing := labels.missing_keys(karpenter.tags(resource), settings):
         yield (
-            f"instances of EC2NodeClass {at(resource.props, 'metadata', 'name')!r} lack "
+            f"instances of EC2NodeClass {property_at(resource.props, 'metadata', 'name')!r} lack "
             f"{', '.join(missing)}, needed to attribute their cost; add them to the pool's "
             "instance_tags"
         )
@@ -185,7 +185,7 @@ def _fleet(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[
     """Checks the fleet's size and cost. Violations name the largest pool, the first to reduce."""
     # A NodePool does not state its region. Its cluster's provider does.
     regions = {
-        at(candidate.provider, "region")
+        property_at(candidate.provider, "region")
         for candidate in resources
         if candidate.type.startswith("aws:")
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from policy.rules import karpenter, labels
-from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
+from policy.rules.resources import UNKNOWN, Resource, items, property_at, texts, whole
 from policy.rules.rule import Settings
 from slicewright.infra import catalog
 
@@ -110,65 +110,70 @@ def pool_check(
 
 def _gke(resource: Resource) -> Pool:
     props = resource.props
-    config = at(props, "nodeConfig")
-    locations = at(props, "nodeLocations")
+    config = property_at(props, "nodeConfig")
+    locations = property_at(props, "nodeLocations")
     zones = [zone for zone in items(locations) if isinstance(zone, str)]
-    scaling = at(props, "autoscaling")
-    fixed = whole(at(props, "nodeCount"))
+    scaling = property_at(props, "autoscaling")
+    fixed = whole(property_at(props, "nodeCount"))
     # Per zone, unless it is a total. Source: the provider's documentation of container.NodePool.
     # In a preview, unset outputs are unknown. A pool with a count has no autoscaling.
     autoscaled = isinstance(scaling, Mapping) or (scaling is UNKNOWN and fixed is None)
-    per_zone = whole(at(scaling, "maxNodeCount")) if autoscaled else fixed
-    total = whole(at(scaling, "totalMaxNodeCount"))
-    region = at(resource.provider, "region")
+    per_zone = whole(property_at(scaling, "maxNodeCount")) if autoscaled else fixed
+    total = whole(property_at(scaling, "totalMaxNodeCount"))
+    region = property_at(resource.provider, "region")
     return Pool(
         cloud="gke",
-        name=_name(at(props, "name"), resource),
+        name=_name(property_at(props, "name"), resource),
         urn=resource.urn,
-        machine_types=_known_texts([at(config, "machineType")]),
+        machine_types=_known_texts([property_at(config, "machineType")]),
         accelerators=tuple(
             Accelerator(
-                type=str(at(gpus, "type")),
-                count=whole(at(gpus, "count")) or 0,
-                partition_size=_text(at(gpus, "gpuPartitionSize")) or None,
-                driver=_text("DEFAULT" if (driver := at(gpus, *_DRIVER)) is None else driver),
+                type=str(property_at(gpus, "type")),
+                count=whole(property_at(gpus, "count")) or 0,
+                partition_size=_text(property_at(gpus, "gpuPartitionSize")) or None,
+                driver=_text(
+                    "DEFAULT" if (driver := property_at(gpus, *_DRIVER)) is None else driver
+                ),
             )
-            for gpus in items(at(config, "guestAccelerators"))
+            for gpus in items(property_at(config, "guestAccelerators"))
         ),
-        spot=at(config, "spot") is True or at(config, "preemptible") is True,
+        spot=property_at(config, "spot") is True or property_at(config, "preemptible") is True,
         most_nodes=total if total is not None else _times(per_zone, locations),
         autoscaled_without_limit=isinstance(scaling, Mapping)
-        and at(scaling, "maxNodeCount") is None
-        and at(scaling, "totalMaxNodeCount") is None,
+        and property_at(scaling, "maxNodeCount") is None
+        and property_at(scaling, "totalMaxNodeCount") is None,
         autoscaled=None if scaling is UNKNOWN and fixed is None else autoscaled,
-        labels=texts(at(config, "labels")),
-        taints=_taints(at(config, "taints")),
-        billed_by=labels.labels_of(resource, at(config, "resourceLabels")),
+        labels=texts(property_at(config, "labels")),
+        taints=_taints(property_at(config, "taints")),
+        billed_by=labels.labels_of(resource, property_at(config, "resourceLabels")),
         region=zones[0].rpartition("-")[0] if zones else _text(region),
-        metadata_server=at(config, "workloadMetadataConfig", "mode") in ("GKE_METADATA", UNKNOWN),
+        metadata_server=property_at(config, "workloadMetadataConfig", "mode")
+        in ("GKE_METADATA", UNKNOWN),
     )
 
 
 def _eks(resource: Resource) -> Pool:
     props = resource.props
     machines = [
-        machine for machine in items(at(props, "instanceTypes")) if isinstance(machine, str)
+        machine
+        for machine in items(property_at(props, "instanceTypes"))
+        if isinstance(machine, str)
     ]
     return Pool(
         cloud="eks",
-        name=_name(at(props, "nodeGroupName"), resource),
+        name=_name(property_at(props, "nodeGroupName"), resource),
         urn=resource.urn,
         machine_types=_known_texts(machines),
         accelerators=(),
-        spot=at(props, "capacityType") == "SPOT",
-        capacity_stated=at(props, "capacityType") is not None,
-        most_nodes=whole(at(props, "scalingConfig", "maxSize")),
+        spot=property_at(props, "capacityType") == "SPOT",
+        capacity_stated=property_at(props, "capacityType") is not None,
+        most_nodes=whole(property_at(props, "scalingConfig", "maxSize")),
         autoscaled_without_limit=False,  # EKS requires a maximum
-        autoscaled=_differ(at(props, "scalingConfig")),
-        labels=texts(at(props, "labels")),
-        taints=_taints(at(props, "taints")),
+        autoscaled=_differ(property_at(props, "scalingConfig")),
+        labels=texts(property_at(props, "labels")),
+        taints=_taints(property_at(props, "taints")),
         billed_by=labels.tags_of(resource),
-        region=_text(at(resource.provider, "region")),
+        region=_text(property_at(resource.provider, "region")),
         metadata_server=True,
     )
 
@@ -176,7 +181,7 @@ def _eks(resource: Resource) -> Pool:
 def _karpenter(resource: Resource) -> Pool:
     pool = Pool(
         cloud="eks",
-        name=_name(at(resource.props, "metadata", "name"), resource),
+        name=_name(property_at(resource.props, "metadata", "name"), resource),
         urn=resource.urn,
         machine_types=karpenter.machine_types(resource),
         any_machine=karpenter.takes_any_machine(resource),
@@ -197,12 +202,16 @@ def _karpenter(resource: Resource) -> Pool:
 
 
 def _differ(scaling: Any) -> bool | None:
-    least, most = at(scaling, "minSize"), at(scaling, "maxSize")
+    least, most = property_at(scaling, "minSize"), property_at(scaling, "maxSize")
     return None if UNKNOWN in (least, most) else least != most
 
 
 def _taints(value: Any) -> frozenset[str] | None:
-    keys = {at(taint, "key") for taint in value} if isinstance(value, list | tuple) else {value}
+    keys = (
+        {property_at(taint, "key") for taint in value}
+        if isinstance(value, list | tuple)
+        else {value}
+    )
     return None if UNKNOWN in keys else frozenset(key for key in keys if isinstance(key, str))
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from policy.rules import karpenter, workloads
-from policy.rules.declared import UNKNOWN, Resource, at, items, whole
+from policy.rules.resources import UNKNOWN, Resource, items, property_at, whole
 from policy.rules.rule import ResourceRule, Settings, names
 
 _AGENTS: Final = "slicewright-system/node-agent-*"
@@ -20,7 +20,10 @@ def _host_paths(resource: Resource, settings: Settings) -> Iterator[str]:
     workload = workloads.read(resource)
     if workload is None or _is_exempt(workload, settings):
         return
-    paths = [at(volume, "hostPath", "path") for volume in items(at(workload.pod, "volumes"))]
+    paths = [
+        property_at(volume, "hostPath", "path")
+        for volume in items(property_at(workload.pod, "volumes"))
+    ]
     mounted = sorted(path for path in paths if isinstance(path, str))
     if mounted:
         yield (
@@ -34,9 +37,9 @@ def _capabilities(resource: Resource, settings: Settings) -> Iterator[str]:
     if workload is None or _is_exempt(workload, settings):
         return
     offenders = [
-        str(at(container, "name"))
+        str(property_at(container, "name"))
         for container in workload.containers
-        if not _drops_all(at(container, "securityContext", "capabilities"))
+        if not _drops_all(property_at(container, "securityContext", "capabilities"))
     ]
     if offenders:
         yield (
@@ -47,7 +50,7 @@ def _capabilities(resource: Resource, settings: Settings) -> Iterator[str]:
 
 def _drops_all(capabilities: Any) -> bool:
     """Whether all capabilities are dropped. Unknown values count as dropped: `up` checks them."""
-    dropped, added = at(capabilities, "drop"), at(capabilities, "add")
+    dropped, added = property_at(capabilities, "drop"), property_at(capabilities, "add")
     if UNKNOWN in (capabilities, dropped, added):
         return True
     stated = dropped or ()
@@ -56,15 +59,15 @@ def _drops_all(capabilities: Any) -> bool:
 
 def _nodes(resource: Resource, settings: Settings) -> Iterator[str]:
     kind = resource.type.rpartition(":")[2]
-    name = at(resource.props, "metadata", "name") or resource.name
+    name = property_at(resource.props, "metadata", "name") or resource.name
     if resource.type != f"kubernetes:rbac.authorization.k8s.io/v1:{kind}" or kind != "ClusterRole":
         return
     if name is UNKNOWN or any(fnmatchcase(str(name), pattern) for pattern in settings["exempt"]):
         return
-    for rule in items(at(resource.props, "rules")):
-        touched = {"nodes", "nodes/status"} & {*_texts(at(rule, "resources"))}
-        verbs = sorted(_WRITES & {*_texts(at(rule, "verbs"))})
-        if touched and verbs and "" in _texts(at(rule, "apiGroups")):
+    for rule in items(property_at(resource.props, "rules")):
+        touched = {"nodes", "nodes/status"} & {*_texts(property_at(rule, "resources"))}
+        verbs = sorted(_WRITES & {*_texts(property_at(rule, "verbs"))})
+        if touched and verbs and "" in _texts(property_at(rule, "apiGroups")):
             yield (
                 f"ClusterRole {name!r} may {', '.join(verbs)} {', '.join(sorted(touched))}: it "
                 "can decide where pods run; give it read rights only, or add it to exempt"
@@ -74,10 +77,10 @@ def _nodes(resource: Resource, settings: Settings) -> Iterator[str]:
 def _hops(resource: Resource, settings: Settings) -> Iterator[str]:
     match resource.type:
         case "aws:ec2/launchTemplate:LaunchTemplate":
-            hops = at(resource.props, "metadataOptions", _HOPS)
+            hops = property_at(resource.props, "metadataOptions", _HOPS)
             source = "launch template"
         case karpenter.NODE_CLASS:
-            hops = at(resource.props, "spec", "metadataOptions", _HOPS)
+            hops = property_at(resource.props, "spec", "metadataOptions", _HOPS)
             source = "EC2NodeClass"
         case _:
             return

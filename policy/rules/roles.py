@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
-from policy.rules.declared import UNKNOWN, Resource, at
+from policy.rules.resources import UNKNOWN, Resource, property_at
 from policy.rules.rule import ResourceRule, Settings, names
 
 _ROLE: Final = "aws:iam/role:Role"
@@ -15,7 +15,7 @@ _ROLE: Final = "aws:iam/role:Role"
 def _boundary(resource: Resource, settings: Settings) -> Iterator[str]:
     if resource.type != _ROLE or not settings["allowed"]:
         return
-    boundary = at(resource.props, "permissionsBoundary")
+    boundary = property_at(resource.props, "permissionsBoundary")
     if boundary is UNKNOWN:
         return
     if any(boundary and fnmatchcase(str(boundary), pattern) for pattern in settings["allowed"]):

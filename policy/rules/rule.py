@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from policy.rules.declared import Resource
+from policy.rules.resources import Resource
 
 Settings = Mapping[str, Any]
 """Setting -> value, for all settings of a rule."""

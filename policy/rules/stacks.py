@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from policy.rules.declared import UNKNOWN, Resource, at
+from policy.rules.resources import UNKNOWN, Resource, property_at
 from policy.rules.rule import ResourceRule, Settings, names
 
 STACK = "pulumi:pulumi:Stack"
@@ -17,7 +17,7 @@ def _secrets(resource: Resource, settings: Settings) -> Iterator[str]:
     allowed = settings["allowed"]
     if resource.type != STACK or "*" in allowed:
         return
-    provider = at(resource.props, SECRETS_PROVIDER)
+    provider = property_at(resource.props, SECRETS_PROVIDER)
     if provider is UNKNOWN or (
         provider and any(fnmatchcase(str(provider), pattern) for pattern in allowed)
     ):

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from policy.rules import pools
-from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
+from policy.rules.resources import UNKNOWN, Resource, items, property_at, texts, whole
 from policy.rules.rule import ResourceRule, Setting, Settings, StackRule, names
 from slicewright.apis.names import POOL_LABEL
 
@@ -45,7 +45,7 @@ class Workload:
     @property
     def containers(self) -> Iterator[Any]:
         for key in _LISTS:
-            yield from items(at(self.pod, key))
+            yield from items(property_at(self.pod, key))
 
     @property
     def uses_gpus(self) -> bool:
@@ -58,7 +58,7 @@ class Workload:
     @property
     def pool(self) -> str | None:
         """The pool that its pods select by label."""
-        selected = at(self.pod, "nodeSelector", POOL_LABEL)
+        selected = property_at(self.pod, "nodeSelector", POOL_LABEL)
         return selected if isinstance(selected, str) else None
 
 
@@ -68,12 +68,12 @@ def read(resource: Resource) -> Workload | None:
     path = _TEMPLATES.get(kind)
     if path is None or not group.startswith("kubernetes:"):
         return None
-    pod = at(resource.props, *path)
+    pod = property_at(resource.props, *path)
     if not isinstance(pod, Mapping):
         return None
-    metadata = at(resource.props, *path[:-1], "metadata")
-    replicas = at(resource.props, "spec", "replicas")
-    name, namespace = at(resource.props, "metadata", "name"), _namespace(resource)
+    metadata = property_at(resource.props, *path[:-1], "metadata")
+    replicas = property_at(resource.props, "spec", "replicas")
+    name, namespace = property_at(resource.props, "metadata", "name"), _namespace(resource)
     return Workload(
         kind=kind,
         namespace=namespace,
@@ -82,7 +82,7 @@ def read(resource: Resource) -> Workload | None:
         else f"{namespace}/{name or resource.name}",
         urn=resource.urn,
         pod=pod,
-        labels=at(metadata, "labels"),
+        labels=property_at(metadata, "labels"),
         replicas=1 if replicas is None else whole(replicas),
     )
 
@@ -105,7 +105,9 @@ def _registries(resource: Resource, settings: Settings) -> Iterator[str]:
 
 
 def _images_of(workload: Workload | None) -> list[str]:
-    images = [at(container, "image") for container in workload.containers] if workload else []
+    images = (
+        [property_at(container, "image") for container in workload.containers] if workload else []
+    )
     return sorted({image for image in images if isinstance(image, str)})
 
 
@@ -113,11 +115,15 @@ def _privilege(resource: Resource, settings: Settings) -> Iterator[str]:
     workload = read(resource)
     if workload is None or workload.path is None or _matches(workload.path, settings["exempt"]):
         return
-    shared = [key for key in ("hostNetwork", "hostPID", "hostIPC") if at(workload.pod, key) is True]
+    shared = [
+        key
+        for key in ("hostNetwork", "hostPID", "hostIPC")
+        if property_at(workload.pod, key) is True
+    ]
     privileged = [
-        str(at(container, "name"))
+        str(property_at(container, "name"))
         for container in workload.containers
-        if at(container, "securityContext", "privileged") is True
+        if property_at(container, "securityContext", "privileged") is True
     ]
     where = f"{workload.kind} {workload.path}"
     if shared:
@@ -131,19 +137,24 @@ def _rights(resource: Resource, settings: Settings) -> Iterator[str]:
     if not resource.type.startswith("kubernetes:rbac.authorization.k8s.io/"):
         return
     if kind in ("Role", "ClusterRole"):
-        for rule in items(at(resource.props, "rules")):
+        for rule in items(property_at(resource.props, "rules")):
             wild = [
-                key for key in ("apiGroups", "resources", "verbs") if "*" in [*items(at(rule, key))]
+                key
+                for key in ("apiGroups", "resources", "verbs")
+                if "*" in [*items(property_at(rule, key))]
             ]
             if wild:
                 yield f"{kind} {resource.name!r} uses wildcards for: {', '.join(wild)}"
-    if kind.endswith("RoleBinding") and at(resource.props, "roleRef", "name") == "cluster-admin":
+    if (
+        kind.endswith("RoleBinding")
+        and property_at(resource.props, "roleRef", "name") == "cluster-admin"
+    ):
         yield f"{kind} {resource.name!r} grants all rights (cluster-admin)"
 
 
 def _disruption(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
     budgets = [
-        (_namespace(resource), at(resource.props, "spec", "selector"))
+        (_namespace(resource), property_at(resource.props, "spec", "selector"))
         for resource in resources
         if resource.type.startswith("kubernetes:policy/")
         and resource.type.endswith(":PodDisruptionBudget")
@@ -187,19 +198,22 @@ def _selects(selector: Any, labels: Any) -> bool:
         return False
     if labels is UNKNOWN:
         return True
-    match_labels = texts(at(selector, "matchLabels"))
-    if any(at(labels, key) not in (value, UNKNOWN) for key, value in match_labels.items()):
+    match_labels = texts(property_at(selector, "matchLabels"))
+    if any(property_at(labels, key) not in (value, UNKNOWN) for key, value in match_labels.items()):
         return False
-    return all(_meets(expression, labels) for expression in items(at(selector, "matchExpressions")))
+    return all(
+        _meets(expression, labels)
+        for expression in items(property_at(selector, "matchExpressions"))
+    )
 
 
 def _meets(expression: Any, labels: Any) -> bool:
     """Whether labels match an expression. Unknown operators and values count as a match."""
-    key, values = at(expression, "key"), at(expression, "values")
-    actual = at(labels, key) if isinstance(key, str) else UNKNOWN
+    key, values = property_at(expression, "key"), property_at(expression, "values")
+    actual = property_at(labels, key) if isinstance(key, str) else UNKNOWN
     if actual is UNKNOWN or values is UNKNOWN or UNKNOWN in (values or ()):
         return True
-    match at(expression, "operator"):
+    match property_at(expression, "operator"):
         case "In":
             return actual in (values or ())
         case "NotIn":
@@ -213,8 +227,8 @@ def _meets(expression: Any, labels: Any) -> bool:
 
 
 def _resource_amounts(container: Any) -> Mapping[str, str]:
-    resources = at(container, "resources")
-    parts = [at(resources, part) for part in ("limits", "requests")]
+    resources = property_at(container, "resources")
+    parts = [property_at(resources, part) for part in ("limits", "requests")]
     return {
         str(key): str(value)
         for part in parts
@@ -224,7 +238,7 @@ def _resource_amounts(container: Any) -> Mapping[str, str]:
 
 
 def _namespace(resource: Resource) -> str | None:
-    namespace = at(resource.props, "metadata", "namespace")
+    namespace = property_at(resource.props, "metadata", "namespace")
     return None if namespace is UNKNOWN else str(namespace or "default")
 
 

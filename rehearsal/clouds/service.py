@@ -16,7 +16,7 @@ from slicewright.rehearsal.clouds.aws.ec2.request_rates import RequestRates
 from slicewright.rehearsal.clouds.aws.ec2.service import Ec2
 from slicewright.rehearsal.clouds.aws.eks.capacity import OF_GROUPS
 from slicewright.rehearsal.clouds.aws.eks.node_events import NodeEvents
-from slicewright.rehearsal.clouds.aws.eks.reserved import running_in
+from slicewright.rehearsal.clouds.aws.eks.reserved_capacity import running_in
 from slicewright.rehearsal.clouds.aws.eks.service import Eks
 from slicewright.rehearsal.clouds.aws.errors import aws_error
 from slicewright.rehearsal.clouds.aws.errors import injected_error as injected_aws_error

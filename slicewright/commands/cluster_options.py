@@ -45,11 +45,11 @@ def access_of(
                 f"{stack_files.display_path(file)} lists hosts without Kubernetes; run "
                 "`slicewright-agent show` and `verify` on each host to see its state"
             )
-        return of_existing(file, cluster, parsed.kubeconfig, parsed.context)
+        return existing_access(file, cluster, parsed.kubeconfig, parsed.context)
     return access(parsed.kubeconfig, parsed.context)
 
 
-def of_existing(
+def existing_access(
     file: Path,
     cluster: plan.ExistingClusterPlan,
     kubeconfig: str | None = None,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from slicewright.exit_codes import CANNOT_RUN, VERIFIED
 from slicewright.infra import stack_file
-from slicewright.preview.deployed import Deployment, NotAHistory, read_page
+from slicewright.preview.deployment_history import Deployment, NotAHistory, read_page
 from slicewright.teardown.engine import EngineFailed, NoStack, Pulumi
 
 

@@ -21,9 +21,9 @@ from slicewright.kubeapi import Client
 from slicewright.live.access import NoCluster
 from slicewright.stack_config import setting
 from slicewright.teardown.access import NoAccess, client_of
-from slicewright.teardown.adopted import AdoptedOperator
+from slicewright.teardown.adopted_operator import AdoptedOperator
+from slicewright.teardown.cluster_contents import Clock
 from slicewright.teardown.engine import EngineFailed, Pulumi
-from slicewright.teardown.inside import Clock
 from slicewright.teardown.report import Report, as_json, lines_of
 from slicewright.teardown.subject import Subject, subject_of
 from slicewright.teardown.sweep.account import Account
@@ -198,7 +198,7 @@ def _by_stack_file(file: Path, cluster: plan.ExistingClusterPlan) -> Callable[[s
 
     def connect(_: str) -> Client:
         try:
-            return cluster_options.of_existing(file, cluster).client()
+            return cluster_options.existing_access(file, cluster).client()
         except NoCluster as e:
             raise NoAccess(str(e)) from None
 
@@ -217,7 +217,7 @@ def _dangling(fleet: plan.FleetPlan, file: Path) -> Callable[[], Sequence[str]]:
     return AdoptedOperator(
         policy=fleet.operator.cluster_policy,
         namespace=fleet.operator.namespace,
-        connect=lambda: cluster_options.of_existing(file, cluster).client(),
+        connect=lambda: cluster_options.existing_access(file, cluster).client(),
     ).dangling
 
 

@@ -44,18 +44,18 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except stack_file.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
-    from slicewright.doctor import asked
+    from slicewright.doctor import preflight
 
     try:
         match fleet:
             case plan.EksFleetPlan():
-                findings = asked.check_eks(fleet, file, stack)
+                findings = preflight.check_eks(fleet, file, stack)
             case plan.GkeFleetPlan():
-                findings = asked.check_gke(fleet, file, stack)
+                findings = preflight.check_gke(fleet, file, stack)
             case plan.ExistingFleetPlan(cluster=None):
                 return _say(f"{names[0]} has hosts only: no account or cluster to check", BAD_INPUT)
             case plan.ExistingFleetPlan():
-                findings = asked.check_cluster(fleet, stack)
+                findings = preflight.check_cluster(fleet, stack)
     except CannotAsk as e:
         return _say(str(e), CANNOT_RUN)
     _show(findings, console)

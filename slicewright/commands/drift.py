@@ -16,13 +16,13 @@ from rich.text import Text
 
 from slicewright.commands import cluster_options
 from slicewright.doctor.findings import CannotAsk
+from slicewright.drift.comparisons import DriftCheck
 from slicewright.drift.findings import Drift, as_json
-from slicewright.drift.looking import Looking
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
 from slicewright.kubeapi.kubeconfig import BadKubeconfig, context_of
 from slicewright.live.access import Access, NoCluster
-from slicewright.locks import asking
+from slicewright.locks import lock_queries
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.subject import State, state_of
 
@@ -70,7 +70,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     def tell(line: str) -> None:
         progress.print(Text(stack_file.plain(line)), style="dim", soft_wrap=True)
 
-    drift = Looking(
+    drift = DriftCheck(
         stack=parsed.stack,
         fleet=fleet,
         pulumi=pulumi,
@@ -89,7 +89,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 def _holders(stack: str, tell: Callable[[str], None]) -> tuple[str, ...]:
     """Returns who works on the stack, or nothing if its backend cannot tell."""
     try:
-        return asking.holders(stack)
+        return lock_queries.holders(stack)
     except CannotAsk as e:
         tell(f"cannot tell if an update is running on the stack: {e}")
         return ()
@@ -139,18 +139,18 @@ def _show(drift: Drift, console: Console) -> None:
         heals = list(dict.fromkeys(f.heal for f in drift.findings if f.heal))
         for finding in drift.findings:
             fixed_by = f"command {heals.index(finding.heal) + 1}" if finding.heal else "—"
-            cells = (finding.between.value, finding.where, finding.difference, fixed_by)
+            cells = (finding.comparison.value, finding.where, finding.difference, fixed_by)
             table.add_row(*(Text(stack_file.plain(cell)) for cell in cells))
         console.print(table)
         # Below the table, so that they can be copied.
         for number, heal in enumerate(heals, 1):
             say(f"command {number}: {heal}")
     for comparison in drift.unseen:
-        say(f"not compared, {comparison.between.value}: {comparison.why}")
+        say(f"not compared, {comparison.comparison.value}: {comparison.why}")
         if comparison.remedy:
             say(f"  → {comparison.remedy}")
     if not drift.findings and not drift.unseen:
-        compared = "; ".join(between.value for between in drift.compared)
+        compared = "; ".join(comparison.value for comparison in drift.compared)
         say(f"stack {drift.stack}: no drift ({compared})")
 
 

@@ -18,9 +18,9 @@ from slicewright.commands.status import say
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
 from slicewright.kubeapi import ApiError, Unreachable
-from slicewright.live.access import NoCluster, why
+from slicewright.live.access import NoCluster, error_message
 from slicewright.load import engine, export, targets
-from slicewright.load.asked import Api, Load, Target
+from slicewright.load.load import Api, Load, Target
 from slicewright.load.results import Results, results
 from slicewright.load.text import as_json, summary_lines, table
 
@@ -208,11 +208,11 @@ def _targets(parsed: argparse.Namespace, stack: tuple[Path, plan.FleetPlan]) -> 
     """Returns the servers' addresses in the cluster. Raises targets.NoAddress, NoCluster."""
     access = cluster_options.access_of(parsed, stack)
     workload = _workload(stack[1], parsed.workload)
-    find = targets.of_pods if parsed.pods else targets.of_service
+    find = targets.pod_targets if parsed.pods else targets.service_targets
     try:
         return find(access.client(), workload)
     except (ApiError, Unreachable) as e:
-        raise NoCluster(why(e, access)) from None
+        raise NoCluster(error_message(e, access)) from None
 
 
 def _body(file: str | None) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
 from slicewright.live.access import NoCluster
-from slicewright.live.looking import CannotLook, found_in
+from slicewright.live.looking import CannotLook, read_objects
 from slicewright.live.objects import UnreadObject, lines_of
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _living(
         return affected(change.after.pools, pools, nodes, ends)
 
     access = cluster_options.access_of(parsed, (file, change.after))
-    cluster = found_in(access, pods_of=pods_of)
+    cluster = read_objects(access, pods_of=pods_of)
     ends = pools_that_end(change.preview, [pool.name for pool in cluster.pools])
     ahead = coming(change.after.pools, cluster, time.time(), ends)
     return living.section(ahead, cluster.unread, cluster.unread_objects), cluster.unread_objects

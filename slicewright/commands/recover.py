@@ -18,7 +18,7 @@ from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.infra.recovery import CannotAdopt, Recovered, add_planned_creations, recover
-from slicewright.recovery.asking import ask
+from slicewright.recovery.account_queries import ask
 
 
 def add_parser(commands: Any) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Final
 from rich.console import Console
 
 from slicewright.commands import stack_files
-from slicewright.doctor import own_rights, state
+from slicewright.doctor import read_rights, state
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.infra import manifests, plan, stack_file
 from slicewright.infra.catalog import OPERATIONS, Operation
-from slicewright.teardown import own_rights as sweep_rights
+from slicewright.teardown import sweep_rights
 
 _MANAGED_POLICY: Final = 6144
 """Longest managed policy, in characters without white space. Source: IAM quotas."""
@@ -110,7 +110,7 @@ def _rights(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) -> int
             "the cluster it has the rights of the kubeconfig"
         )
     if parsed.doctor:
-        return _write(fleet, own_rights.document(fleet), own_rights.needs(fleet), parsed)
+        return _write(fleet, read_rights.document(fleet), read_rights.needs(fleet), parsed)
     if parsed.destroy:
         return _write(fleet, sweep_rights.document(fleet), sweep_rights.needs(fleet), parsed)
     operations = manifests.READING if parsed.preview else OPERATIONS

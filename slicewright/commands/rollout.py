@@ -12,13 +12,19 @@ from rich.console import Console
 
 from slicewright.apis.names import API_VERSION, POOL_PLURAL, ROLLOUT_ANNOTATION
 from slicewright.commands import cluster_options
-from slicewright.commands.status import exit_code, say, where
+from slicewright.commands.status import exit_code, location_text, say
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.kubeapi import ApiError, Unreachable
 from slicewright.kubeapi.client import path_of
-from slicewright.live.access import Access, NoCluster, why
-from slicewright.live.asks import VERBS, Ask, Refused, Verb, ask
+from slicewright.live.access import Access, NoCluster, error_message
+from slicewright.live.annotation_change import (
+    VERBS,
+    AnnotationChange,
+    Refused,
+    Verb,
+    derive_annotation,
+)
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.objects import POOL, UnreadObject, lines_of, pools
 from slicewright.live.text import lines, log_lines
@@ -81,7 +87,7 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
     except Refused as e:
         return say(str(e), BAD_INPUT, command=command)
     for line in lines(
-        fleet, where=where(access), now=time.time(), width=console.width, every_node=False
+        fleet, where=location_text(access), now=time.time(), width=console.width, every_node=False
     ):
         console.print(line, soft_wrap=True, highlight=False)
     return exit_code(fleet)
@@ -117,13 +123,13 @@ def _ask(parsed: argparse.Namespace, console: Console) -> int:
         return say(str(e), BAD_INPUT, command=command)
     except (ApiError, Unreachable) as e:
         assert access is not None, "without access nothing was asked"
-        return say(why(e, access), CANNOT_RUN, command=command)
+        return say(error_message(e, access), CANNOT_RUN, command=command)
     for line in done.messages:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return VERIFIED
 
 
-def request_rollout(access: Access, name: str, verb: Verb) -> Ask:
+def request_rollout(access: Access, name: str, verb: Verb) -> AnnotationChange:
     """Writes the request, and reads the pool again if it has changed in the meantime.
 
     Raises NoCluster, CannotLook, Refused, ApiError or Unreachable.
@@ -133,7 +139,7 @@ def request_rollout(access: Access, name: str, verb: Verb) -> Ask:
         fleet = look(access, {name})
         pool = _pool_of(fleet, name, access)
         version, now = _current_request(access, access.client().get(path))
-        request = ask(verb, pool, now)
+        request = derive_annotation(verb, pool, now)
         request = replace(
             request, messages=(*request.messages, *lines_of(fleet.unread, _MOST_UNREAD))
         )
@@ -165,8 +171,8 @@ def _current_request(access: Access, raw: Mapping[str, Any]) -> tuple[str, str]:
 
 def _unreadable(pool: UnreadObject, access: Access) -> CannotLook:
     return CannotLook(
-        f"{where(access)}: {pool}; nothing was changed. `pulumi up --refresh` writes it again "
-        "from the stack file"
+        f"{location_text(access)}: {pool}; nothing was changed. `pulumi up --refresh` writes it "
+        "again from the stack file"
     )
 
 
@@ -177,5 +183,7 @@ def _pool_of(fleet: Fleet, name: str, access: Access) -> PoolView:
             raise _unreadable(unread, access)
     (pool,) = fleet.pools
     if pool.state is State.MISSING:
-        raise Refused(f"{where(access)} has no pool {name}; `slicewright status` lists the pools")
+        raise Refused(
+            f"{location_text(access)} has no pool {name}; `slicewright status` lists the pools"
+        )
     return pool

@@ -18,7 +18,7 @@ from slicewright.commands import cluster_options
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.live.access import Access, NoCluster
-from slicewright.live.as_json import as_json
+from slicewright.live.fleet_json import as_json
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.text import lines, log_lines
 from slicewright.live.views import Fleet, State
@@ -76,7 +76,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except (NoCluster, CannotLook) as e:
         return say(str(e), cluster_options.code_of(e))
     if stack is None and (unknown := absent(fleet)):
-        return say(f"{where(access)} has no pool {', '.join(unknown)}", BAD_INPUT)
+        return say(f"{location_text(access)} has no pool {', '.join(unknown)}", BAD_INPUT)
     if parsed.json:
         print(json.dumps(_json(fleet, access), indent=2))
     else:
@@ -103,7 +103,7 @@ def absent(fleet: Fleet) -> list[str]:
     return [pool.name for pool in fleet.pools if pool.state is State.MISSING]
 
 
-def where(access: Access) -> str:
+def location_text(access: Access) -> str:
     return f"context {access.context.name} ({access.context.server})"
 
 
@@ -118,7 +118,9 @@ def _json(fleet: Fleet, access: Access) -> dict[str, Any]:
 
 
 def _lines(fleet: Fleet, access: Access, parsed: argparse.Namespace, width: int) -> list[Text]:
-    return lines(fleet, where=where(access), now=time.time(), width=width, every_node=parsed.all)
+    return lines(
+        fleet, where=location_text(access), now=time.time(), width=width, every_node=parsed.all
+    )
 
 
 def _watch(

@@ -12,11 +12,11 @@ from rich.console import Console
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import stack_file
-from slicewright.locks import asking
+from slicewright.locks import lock_queries
 from slicewright.locks.attributes import cut_off
 from slicewright.locks.backends import Backend, Directory, Unsupported, backend_of
 from slicewright.locks.holders import holder_of
-from slicewright.locks.lock import Judged, Lock, Unreadable, judge, lock_prefix, read_lock
+from slicewright.locks.lock import Lock, LockVerdict, Unreadable, judge, lock_prefix, read_lock
 
 
 def add_parser(commands: Any) -> None:
@@ -61,7 +61,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         console.print(stack_file.plain(line), markup=False, highlight=False, soft_wrap=True)
 
     try:
-        url = asking.backend_url()
+        url = lock_queries.backend_url()
         backend = backend_of(url)
         if backend is None:
             return _unlock_pulumi_cloud(parsed, url, say)
@@ -75,7 +75,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _unlock_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int:
-    project = asking.project_name()
+    project = lock_queries.project_name()
     locks = backend.files(lock_prefix(project, parsed.stack))
     vouched = {
         host: f"you confirmed that no pulumi is working on it on {host}" for host in parsed.host
@@ -115,7 +115,7 @@ def _unlock_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int
 
 def _judged(
     locks: Mapping[str, bytes], vouched: Mapping[str, str]
-) -> tuple[Sequence[Judged], Sequence[str]]:
+) -> tuple[Sequence[LockVerdict], Sequence[str]]:
     judged, unreadable = [], []
     for key, content in locks.items():
         try:
@@ -135,7 +135,7 @@ def _unlock_pulumi_cloud(parsed: argparse.Namespace, url: str, say: Any) -> int:
             f"{parsed.stack} --cancel"
         )
         return NOT_VERIFIED
-    asking.pulumi("cancel", "--yes", "--non-interactive", "--stack", parsed.stack)
+    lock_queries.pulumi("cancel", "--yes", "--non-interactive", "--stack", parsed.stack)
     say(f"cancelled; next run: slicewright recover --stack {parsed.stack} --dry-run")
     return VERIFIED
 

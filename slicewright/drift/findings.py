@@ -11,7 +11,7 @@ VERSION = 1
 """The version of the JSON. It changes when a key is removed or changed."""
 
 
-class Between(Enum):
+class Comparison(Enum):
     """The two things that should agree."""
 
     PROGRAM = "program and state"
@@ -24,7 +24,7 @@ class Between(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    between: Between
+    comparison: Comparison
     where: str
     """The resource, pool, node or object."""
     difference: str
@@ -33,10 +33,10 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unseen:
+class FailedComparison:
     """A failed comparison, so nothing is known. This never counts as the absence of drift."""
 
-    between: Between
+    comparison: Comparison
     why: str
     remedy: str = ""
 
@@ -45,8 +45,8 @@ class Unseen:
 class Drift:
     stack: str
     findings: tuple[Finding, ...]
-    unseen: tuple[Unseen, ...]
-    compared: tuple[Between, ...]
+    unseen: tuple[FailedComparison, ...]
+    compared: tuple[Comparison, ...]
     """The comparisons that apply to this stack: OPERATOR only with an operator of ours."""
 
     @property
@@ -62,10 +62,10 @@ def as_json(drift: Drift) -> Mapping[str, Any]:
         "version": VERSION,
         "stack": drift.stack,
         "state": drift.state,
-        "compared": [between.value for between in drift.compared],
+        "compared": [comparison.value for comparison in drift.compared],
         "findings": [
             {
-                "between": f.between.value,
+                "between": f.comparison.value,
                 "where": f.where,
                 "what": f.difference,
                 "heal": f.heal or None,
@@ -73,7 +73,7 @@ def as_json(drift: Drift) -> Mapping[str, Any]:
             for f in drift.findings
         ],
         "unseen": [
-            {"between": u.between.value, "why": u.why, "remedy": u.remedy or None}
+            {"between": u.comparison.value, "why": u.why, "remedy": u.remedy or None}
             for u in drift.unseen
         ],
     }

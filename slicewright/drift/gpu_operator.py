@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from slicewright.drift.findings import Between, Finding
+from slicewright.drift.findings import Comparison, Finding
 from slicewright.infra import manifests
 from slicewright.infra.plan import ExistingFleetPlan, FleetPlan
 from slicewright.infra.stack_file import GpuOperator
@@ -20,7 +20,7 @@ _MOST_TEXT: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True)
-class Installed:
+class OperatorObjects:
     """The operator's objects in the cluster."""
 
     policy: Mapping[str, Any] | None
@@ -52,7 +52,7 @@ def policy_name(fleet: FleetPlan) -> str:
     return fleet.operator.cluster_policy if is_adopted(fleet) else INSTALLED_POLICY
 
 
-def operator_drift(installed: Installed, fleet: FleetPlan, stack: str) -> list[Finding]:
+def operator_drift(installed: OperatorObjects, fleet: FleetPlan, stack: str) -> list[Finding]:
     """fleet: must have an operator."""
     return [
         *_release(installed, fleet, stack),
@@ -61,7 +61,7 @@ def operator_drift(installed: Installed, fleet: FleetPlan, stack: str) -> list[F
     ]
 
 
-def _release(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Finding]:
+def _release(installed: OperatorObjects, fleet: FleetPlan, stack: str) -> Iterator[Finding]:
     operator = fleet.operator
     assert operator is not None
     if is_adopted(fleet) or installed.is_unread("Secret"):
@@ -78,7 +78,7 @@ def _release(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
         )
 
 
-def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Finding]:
+def _configs(installed: OperatorObjects, fleet: FleetPlan, stack: str) -> Iterator[Finding]:
     assert fleet.operator is not None
     namespace = fleet.operator.namespace
     heal = f"pulumi up --refresh --stack {stack}"
@@ -98,7 +98,7 @@ def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
             )
 
 
-def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
+def _policy(installed: OperatorObjects, fleet: FleetPlan) -> Iterator[Finding]:
     name = policy_name(fleet)
     if installed.is_unread("ClusterPolicy"):
         return
@@ -154,4 +154,4 @@ def _value_text(value: Any) -> str:
 
 
 def _finding(where: str, difference: str, heal: str) -> Finding:
-    return Finding(between=Between.OPERATOR, where=where, difference=difference, heal=heal)
+    return Finding(comparison=Comparison.OPERATOR, where=where, difference=difference, heal=heal)

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from slicewright.drift.gpu_operator import Installed, is_adopted, policy_name
+from slicewright.drift.gpu_operator import OperatorObjects, is_adopted, policy_name
 from slicewright.infra import manifests
 from slicewright.infra.plan import FleetPlan
 from slicewright.kubeapi import ApiError, Client, Unreachable
@@ -55,7 +55,7 @@ _RELEASE: Final = fields(
 )
 
 
-def read_operator(client: Client, fleet: FleetPlan) -> Installed:
+def read_operator(client: Client, fleet: FleetPlan) -> OperatorObjects:
     """fleet: must have an operator. Raises ApiError or Unreachable."""
     operator = fleet.operator
     assert operator is not None
@@ -69,7 +69,7 @@ def read_operator(client: Client, fleet: FleetPlan) -> Installed:
         config = _object(client, _CONFIG_MAP, path, unread)
         if config is not None:
             configs[file.name] = config.get("data") or {}
-    return Installed(
+    return OperatorObjects(
         policy=None if policy is None else policy.get("spec") or {},
         chart=None
         if is_adopted(fleet)

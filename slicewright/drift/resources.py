@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from slicewright.drift.findings import Between, Finding, Unseen
+from slicewright.drift.findings import Comparison, FailedComparison, Finding
 from slicewright.preview.steps import Outcome, Preview, Step
 
 _MOST_FIELDS: Final = 6
@@ -22,12 +22,12 @@ _PART: Final = re.compile(r'\["(?P<quoted>[^"]*)"\]|\[(?P<index>\d+)\]|(?P<name>
 """One part of a property path. Source: Pulumi docs, property paths."""
 
 
-def program_drift(preview: Preview, stack: str) -> tuple[list[Finding], list[Unseen]]:
+def program_drift(preview: Preview, stack: str) -> tuple[list[Finding], list[FailedComparison]]:
     """preview: the result of `pulumi preview` without a refresh."""
-    return _drift(preview, Between.PROGRAM, f"pulumi up --stack {stack}")
+    return _drift(preview, Comparison.PROGRAM, f"pulumi up --stack {stack}")
 
 
-def cloud_drift(refresh: Preview, stack: str) -> tuple[list[Finding], list[Unseen]]:
+def cloud_drift(refresh: Preview, stack: str) -> tuple[list[Finding], list[FailedComparison]]:
     """refresh: the changes of `pulumi refresh --preview-only` to the state.
 
     Values that the program leaves to others, such as an autoscaler's number of nodes, are no drift.
@@ -40,7 +40,7 @@ def cloud_drift(refresh: Preview, stack: str) -> tuple[list[Finding], list[Unsee
     )
     # Without the refresh, `up` compares with the state, which shows no difference yet.
     heal = f"pulumi up --refresh --stack {stack}"
-    return _drift(replace(refresh, steps=steps), Between.CLOUD, heal)
+    return _drift(replace(refresh, steps=steps), Comparison.CLOUD, heal)
 
 
 def _not_ignored(step: Step) -> tuple[str, ...]:
@@ -53,11 +53,11 @@ def _not_ignored(step: Step) -> tuple[str, ...]:
     )
 
 
-def pending_creations(urns: Sequence[str], stack: str) -> list[Unseen]:
+def pending_creations(urns: Sequence[str], stack: str) -> list[FailedComparison]:
     """Reports cut-off creations: a refresh cannot find a resource without an ID."""
     return [
-        Unseen(
-            between=Between.CLOUD,
+        FailedComparison(
+            comparison=Comparison.CLOUD,
             why=f"the creation of {urn} was interrupted: it may exist in the cloud, but is not in "
             "the state",
             remedy=f"slicewright recover --stack {stack}",
@@ -66,24 +66,29 @@ def pending_creations(urns: Sequence[str], stack: str) -> list[Unseen]:
     ]
 
 
-def _drift(preview: Preview, between: Between, heal: str) -> tuple[list[Finding], list[Unseen]]:
+def _drift(
+    preview: Preview, comparison: Comparison, heal: str
+) -> tuple[list[Finding], list[FailedComparison]]:
     findings = [
         Finding(
-            between=between,
+            comparison=comparison,
             where=f"{step.type} {step.name}",
-            difference=_difference(step, between),
+            difference=_difference(step, comparison),
             heal=heal,
         )
         for step in preview.steps
     ]
-    unseen = [Unseen(between=between, why=" ".join(error.split())) for error in preview.errors]
+    unseen = [
+        FailedComparison(comparison=comparison, why=" ".join(error.split()))
+        for error in preview.errors
+    ]
     return findings, unseen
 
 
-def _difference(step: Step, between: Between) -> str:
-    if between is Between.CLOUD and step.outcome is Outcome.DELETED:
+def _difference(step: Step, comparison: Comparison) -> str:
+    if comparison is Comparison.CLOUD and step.outcome is Outcome.DELETED:
         return "is in the state, but not in the cloud"
-    if between is Between.PROGRAM and step.outcome in _BY_PROGRAM:
+    if comparison is Comparison.PROGRAM and step.outcome in _BY_PROGRAM:
         return _BY_PROGRAM[step.outcome]
     changes = [_change(step, name) for name in step.fields[:_MOST_FIELDS]]
     if len(step.fields) > _MOST_FIELDS:
@@ -93,13 +98,13 @@ def _difference(step: Step, between: Between) -> str:
 
 
 def _change(step: Step, path: str) -> str:
-    before, after = at(step.before, path), at(step.after, path)
+    before, after = value_at(step.before, path), value_at(step.after, path)
     if before == after:
         return path
     return f"{path}: {_value_text(before)} → {_value_text(after)}"
 
 
-def at(value: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
     """The value at a property path, such as `nodeConfig.taints[0].key`, or None."""
     for part in _PART.finditer(path):
         if part["index"] is not None:

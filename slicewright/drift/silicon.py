@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from slicewright.drift.findings import Between, Finding, Unseen
+from slicewright.drift.findings import Comparison, FailedComparison, Finding
 from slicewright.fleet_controller.membership.membership import memberships
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.infra.plan import FleetPlan, GkeFleetPlan, PoolPlan
@@ -30,7 +30,7 @@ _LONGEST_REASON, _LONGEST_MESSAGE = 253, 4096
 
 def silicon_drift(
     objects: ClusterObjects, fleet: FleetPlan, stack: str, now: float
-) -> tuple[list[Finding], list[Unseen]]:
+) -> tuple[list[Finding], list[FailedComparison]]:
     """objects: the objects of the stack's cluster. now: seconds since the epoch."""
     plans = {pool.name: pool for pool in fleet.pools}
     nodes = {
@@ -39,18 +39,18 @@ def silicon_drift(
         if pool.name in plans
     }
     findings: list[Finding] = []
-    unseen: list[Unseen] = []
+    unseen: list[FailedComparison] = []
     if objects.controller == 0:
         unseen.append(
-            _unseen(
+            _failed_comparison(
                 "the fleet controller does not run, so the state of pools may be outdated",
                 "kubectl -n slicewright-system describe deployment fleet-controller",
             )
         )
-    unseen += (_unseen(str(unread), "") for unread in objects.unread_objects)
+    unseen += (_failed_comparison(str(unread), "") for unread in objects.unread_objects)
     for view in fleet_of(objects, frozenset(plans), now).pools:
         members = nodes.get(view.name, ())
-        for result in _of_pool(view, members, plans[view.name], fleet, stack):
+        for result in _pool_drift(view, members, plans[view.name], fleet, stack):
             if isinstance(result, Finding):
                 findings.append(result)
             else:
@@ -58,9 +58,9 @@ def silicon_drift(
     return findings, unseen
 
 
-def _of_pool(
+def _pool_drift(
     view: PoolView, nodes: Sequence[Node], pool: PoolPlan, fleet: FleetPlan, stack: str
-) -> Iterator[Finding | Unseen]:
+) -> Iterator[Finding | FailedComparison]:
     where = f"pool {view.name}"
     if view.state is State.MISSING:
         yield _finding(
@@ -68,27 +68,27 @@ def _of_pool(
         )
         return
     if view.state is State.CHANGING:
-        yield _unseen(
+        yield _failed_comparison(
             f"{where}: its layout is being changed ({view.reason}): {view.message}",
             f"slicewright status -s {stack} --watch",
         )
         return
     results = [
-        result for node in nodes for result in _of_node(node, pool, fleet, undo=view.undo_helps)
+        result for node in nodes for result in _node_drift(node, pool, fleet, undo=view.undo_helps)
     ]
     yield from results
     if not results and view.state is not State.VERIFIED:
         text = f"{view.reason}: {view.message}"
         if view.state is State.SETTING_UP:
-            yield _unseen(f"{where}: {text}", f"slicewright status -s {stack} --watch")
+            yield _failed_comparison(f"{where}: {text}", f"slicewright status -s {stack} --watch")
         else:
             # Too few nodes, or a rollout that people stopped: no node is the cause.
             yield _finding(where, text, next(iter(view.next), ""))
 
 
-def _of_node(
+def _node_drift(
     node: Node, pool: PoolPlan, fleet: FleetPlan, *, undo: bool
-) -> Iterator[Finding | Unseen]:
+) -> Iterator[Finding | FailedComparison]:
     condition = node.condition
     if condition is not None and condition.status == "True":
         return
@@ -97,7 +97,7 @@ def _of_node(
     step = next_steps.node_step(reason, node=node.name, pool=pool.name, undo=undo)
     reason, message = shortened(reason, _LONGEST_REASON), shortened(message, _LONGEST_MESSAGE)
     if condition is None or condition.status != "False":
-        yield _unseen(f"node {node.name}: {reason}: {message}", step)
+        yield _failed_comparison(f"node {node.name}: {reason}: {message}", step)
         return
     yield _finding(
         f"node {node.name}", f"{reason}: {message}", _again(reason, node, pool, fleet) or step
@@ -124,9 +124,12 @@ def _again(reason: str, node: Node, pool: PoolPlan, fleet: FleetPlan) -> str:
 
 def _finding(where: str, difference: str, heal: str) -> Finding:
     return Finding(
-        between=Between.SILICON, where=where, difference=" ".join(difference.split()), heal=heal
+        comparison=Comparison.SILICON,
+        where=where,
+        difference=" ".join(difference.split()),
+        heal=heal,
     )
 
 
-def _unseen(why: str, remedy: str) -> Unseen:
-    return Unseen(between=Between.SILICON, why=" ".join(why.split()), remedy=remedy)
+def _failed_comparison(why: str, remedy: str) -> FailedComparison:
+    return FailedComparison(comparison=Comparison.SILICON, why=" ".join(why.split()), remedy=remedy)

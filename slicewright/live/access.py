@@ -83,7 +83,7 @@ def access(kubeconfig: str | None, context: str | None) -> Access:
         raise NotAKubeconfig(f"{e}; {other}") from None
 
 
-def why(error: ApiError | Unreachable, access: Access) -> str:
+def error_message(error: ApiError | Unreachable, access: Access) -> str:
     """Returns a message for an error of the API server."""
     where = f"context {access.context.name} ({access.context.server})"
     if isinstance(error, Unreachable):
@@ -158,8 +158,8 @@ def _file(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        why = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
-        raise _Unreadable(f"{file}: {why}") from None
+        reason = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
+        raise _Unreadable(f"{file}: {reason}") from None
     return absolute(_parsed(text, str(file)), file.absolute().parent)
 
 

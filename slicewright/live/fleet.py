@@ -22,9 +22,9 @@ from slicewright.fleet_controller.pools.status import UNDONE
 from slicewright.fleet_controller.rollout.drain import Refusal
 from slicewright.fleet_controller.rollout.draining import STILL_RUNNING
 from slicewright.fleet_controller.rollout.forecast import forecast
+from slicewright.fleet_controller.rollout.pool_target import has_layout
 from slicewright.fleet_controller.rollout.rollout import Rollout, decide_rollout
 from slicewright.fleet_controller.rollout.rollout_queue import Assessed
-from slicewright.fleet_controller.rollout.wanted import has_layout
 from slicewright.live import next_steps
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 
 from slicewright.kubeapi import ApiError, Unreachable
-from slicewright.live.access import Access, NoCluster, why
+from slicewright.live.access import Access, NoCluster, error_message
 from slicewright.live.fleet import fleet_of
 from slicewright.live.reading import ClusterObjects, NotInstalled, PodsOf, drained, read
 from slicewright.live.views import Fleet
@@ -22,10 +22,10 @@ class CannotLook(Exception):
 
 def look(access: Access, names: Collection[str] | None) -> Fleet:
     """Returns the current state of the named pools, or of all for None. Raises CannotLook."""
-    return fleet_of(found_in(access), names, time.time())
+    return fleet_of(read_objects(access), names, time.time())
 
 
-def found_in(access: Access, *, pods_of: PodsOf = drained) -> ClusterObjects:
+def read_objects(access: Access, *, pods_of: PodsOf = drained) -> ClusterObjects:
     """Reads the cluster; `pods_of` returns the nodes whose pods are read. Raises CannotLook."""
     try:
         try:
@@ -39,7 +39,7 @@ def found_in(access: Access, *, pods_of: PodsOf = drained) -> ClusterObjects:
     except NoCluster as e:
         raise CannotLook(str(e)) from None
     except (ApiError, Unreachable) as e:
-        raise CannotLook(why(e, access)) from None
+        raise CannotLook(error_message(e, access)) from None
     except NotInstalled:
         raise CannotLook(
             f"context {access.context.name} ({access.context.server}) has no GPUPools: slicewright "

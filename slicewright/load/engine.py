@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO, Final
 
 from slicewright.load import requests
-from slicewright.load.asked import Load
+from slicewright.load.load import Load
 from slicewright.load.outcomes import Ended, Outcome, Progress, decode
 
 _MODULE: Final = "slicewright.load.locust_process"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from slicewright.load.asked import Load
+from slicewright.load.load import Load
 
 TOOLS: Final = ("k6", "aiperf")
 _SCRIPTS: Final = Path(__file__).parent / "scripts"

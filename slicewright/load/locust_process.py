@@ -41,7 +41,7 @@ _MOST_USERS: Final = 10_000
 _POLL_S: Final = 0.05
 
 
-class _TookTooLong(Exception):
+class _AnswerTimeout(Exception):
     """No complete answer came within the request's time limit."""
 
 
@@ -114,7 +114,7 @@ class Run:
         return json.dumps(chat).encode()
 
 
-class Asker(FastHttpUser):  # type: ignore[misc]
+class LoadUser(FastHttpUser):  # type: ignore[misc]
     """One user. The run must be set before the first user is created."""
 
     run_: ClassVar[Run]
@@ -126,7 +126,7 @@ class Asker(FastHttpUser):  # type: ignore[misc]
     ssl_context_factory = staticmethod(ssl.create_default_context)
 
     @locust.task  # type: ignore[untyped-decorator]
-    def ask(self) -> None:
+    def send_request(self) -> None:
         run = self.run_
         number = run.wait_for_turn()
         target = number % len(run.settings["urls"])
@@ -145,7 +145,7 @@ class Asker(FastHttpUser):  # type: ignore[misc]
         stream: ChatStream | None = None
         failure, tokens = None, None
         try:
-            with gevent.Timeout(limit_s, _TookTooLong):
+            with gevent.Timeout(limit_s, _AnswerTimeout):
                 response = self._post(target, body)
                 failure = _refusal(response)
                 if failure is None and _is_stream(response):
@@ -153,7 +153,7 @@ class Asker(FastHttpUser):  # type: ignore[misc]
                     tokens, failure = stream.tokens, _stream_failure(stream)
                 elif failure is None:
                     tokens = _tokens(response.content)
-        except _TookTooLong:
+        except _AnswerTimeout:
             failure = f"no complete answer within {limit_s:.0f} s"
         except Exception as e:  # noqa: BLE001 - whatever the client raises, this request failed
             failure = f"{type(e).__name__}: {e}"
@@ -222,7 +222,7 @@ def _since(began_s: float, stream: ChatStream | None) -> float | None:
     return stream.first_token_s - began_s
 
 
-def _tell(run: Run) -> None:
+def _report_progress(run: Run) -> None:
     """Writes the progress once a second."""
     while True:
         gevent.sleep(1)
@@ -231,7 +231,7 @@ def _tell(run: Run) -> None:
         run.write(Progress(under_way=run.under_way, seconds=seconds))
 
 
-def _written(out: Any) -> Callable[[Line], None]:
+def _line_writer(out: Any) -> Callable[[Line], None]:
     def write(line: Line) -> None:
         try:
             out.write(encode(line))
@@ -246,18 +246,18 @@ def _written(out: Any) -> Callable[[Line], None]:
 def main() -> int:
     # Output that libraries print must not get among the outcomes.
     out, sys.stdout = sys.stdout, sys.stderr
-    run = Run(settings=json.load(sys.stdin), write=_written(out))
-    Asker.run_ = run
-    Asker.host = run.settings["urls"][0]
+    run = Run(settings=json.load(sys.stdin), write=_line_writer(out))
+    LoadUser.run_ = run
+    LoadUser.host = run.settings["urls"][0]
     gevent.signal_handler(signal.SIGINT, run.interrupt)
-    environment = Environment(user_classes=[Asker])
+    environment = Environment(user_classes=[LoadUser])
     runner = environment.create_local_runner()
     environment.events.spawning_complete.add_listener(lambda **_: run.begin())
     runner.start(run.users, spawn_rate=run.users)
     run.ready.wait()
-    telling = gevent.spawn(_tell, run)
+    reporter = gevent.spawn(_report_progress, run)
     run.wait_for_end(lambda: runner.user_count)
-    telling.kill()
+    reporter.kill()
     runner.quit()
     assert run.arrivals is not None
     if not run.interrupted:

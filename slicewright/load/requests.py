@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import urllib3
 
-from slicewright.load.asked import Load
+from slicewright.load.load import Load
 
 CHAT_PATH: Final = "/v1/chat/completions"
 _METADATA_TIMEOUT_S: Final = 60

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from slicewright.load.asked import Load
+from slicewright.load.load import Load
 from slicewright.load.outcomes import Outcome
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from slicewright.infra.manifests import WORKLOAD_LABEL
 from slicewright.infra.plan import DeploymentPlan
 from slicewright.kubeapi import ApiError, Client
-from slicewright.load.asked import Target
+from slicewright.load.load import Target
 
 _PORT: Final = 8000
 """The HTTP port of vLLM and Triton in the stack's Deployments."""
@@ -49,7 +49,7 @@ def _bad(url: str) -> BadUrl:
     return BadUrl(f"--url {address}: write it like http://203.0.113.7:8000")
 
 
-def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
+def service_targets(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
     """The load balancer of the workload's Service. Raises NoAddress, ApiError, Unreachable."""
     namespace, name = workload.namespace, workload.name
     try:
@@ -81,19 +81,19 @@ def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
     )
 
 
-def of_pods(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
+def pod_targets(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
     """Each ready replica, with its node. Raises NoAddress, ApiError, Unreachable."""
     namespace, name = workload.namespace, workload.name
     pods = client.get(
         f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{WORKLOAD_LABEL}={name}"
     )["items"]
-    replicas = [_of_pod(pod, workload) for pod in pods if _ready(pod)]
+    replicas = [_pod_target(pod, workload) for pod in pods if _ready(pod)]
     if not replicas:
         raise NoAddress(f"no replica of {namespace}/{name} is ready")
     return tuple(sorted(replicas, key=lambda target: target.name))
 
 
-def _of_pod(pod: dict[str, Any], workload: DeploymentPlan) -> Target:
+def _pod_target(pod: dict[str, Any], workload: DeploymentPlan) -> Target:
     address = pod["status"]["podIP"]
     host = f"[{address}]" if ":" in address else address
     return Target(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from slicewright.load.asked import Load
+from slicewright.load.load import Load
 from slicewright.load.results import Figures, Results, Times
 
 VERSION: Final = 2

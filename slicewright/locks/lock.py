@@ -42,7 +42,7 @@ class Holder(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class LockVerdict:
     lock: Lock
     stale: bool
     why: str
@@ -68,13 +68,13 @@ def read_lock(key: str, text: str | bytes) -> Lock:
     return lock
 
 
-def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> Judged:
+def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> LockVerdict:
     """vouched: host -> why no pulumi works on the stack there, according to the caller."""
     match holder:
         case Holder.GONE:
-            return Judged(lock=lock, stale=True, why="that process has ended on this host")
+            return LockVerdict(lock=lock, stale=True, why="that process has ended on this host")
         case Holder.LIVES:
-            return Judged(
+            return LockVerdict(
                 lock=lock,
                 stale=False,
                 why="that process is running on this host",
@@ -82,8 +82,8 @@ def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> Judged:
             )
         case Holder.ELSEWHERE:
             if lock.host in vouched:
-                return Judged(lock=lock, stale=True, why=vouched[lock.host])
-            return Judged(
+                return LockVerdict(lock=lock, stale=True, why=vouched[lock.host])
+            return LockVerdict(
                 lock=lock,
                 stale=False,
                 why="cannot tell from here whether that process is running",

@@ -131,8 +131,8 @@ def _losses(guard: Guard) -> str:
         (
             f"{mark} {loss.step.outcome.value}",
             f"{_code(loss.step.name)} ({_text(loss.step.type)})",
-            _what_ends(loss),
-            _why(loss.step),
+            _loss_text(loss),
+            _cause_text(loss.step),
         )
         for mark, loss in marked
     ]
@@ -140,13 +140,13 @@ def _losses(guard: Guard) -> str:
     return "### What ends\n\n" + table(header, rows, at_most=ROWS)
 
 
-def _what_ends(loss: Loss) -> str:
+def _loss_text(loss: Loss) -> str:
     if loss.nodes is None:
         return loss.affected
     return f"{_many(loss.nodes, 'node')} and the pods on {'it' if loss.nodes == 1 else 'them'}"
 
 
-def _why(step: Step) -> str:
+def _cause_text(step: Step) -> str:
     if step.outcome is Outcome.DELETED:
         return "no longer in the program"
     if not step.causes:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from slicewright.infra import plan
-from slicewright.show.monitoring_text import whose
+from slicewright.show.monitoring_text import prometheus_text
 
 _WHOLE: Final = (
     plan.AccessEntryPlan,
@@ -128,7 +128,7 @@ def _cluster_text(value: Any) -> str:
         case plan.AdapterPlan():
             return f"prometheus-adapter ({value.image})"
         case plan.MonitoringPlan():
-            return whose(value)
+            return prometheus_text(value)
         case _:
             return str(value)
 

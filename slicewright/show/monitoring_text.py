@@ -11,7 +11,7 @@ def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
     monitoring = fleet.monitoring
     if monitoring is None:
         return []
-    lines = [f"monitoring: {whose(monitoring)}"]
+    lines = [f"monitoring: {prometheus_text(monitoring)}"]
     every = [f"{name} every {seconds} s" for name, seconds in manifests.scraped(fleet)]
     lines.append(f"  scrapes         {', '.join(every)}")
     records, alerts = manifests.rule_counts(fleet)
@@ -23,7 +23,7 @@ def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
     return lines
 
 
-def whose(monitoring: plan.MonitoringPlan) -> str:
+def prometheus_text(monitoring: plan.MonitoringPlan) -> str:
     """Describes the Prometheus in one phrase."""
     match monitoring.settings:
         case PrometheusStack() as asked:

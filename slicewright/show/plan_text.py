@@ -37,7 +37,7 @@ def show_plan(
     name: str, fleet: plan.FleetPlan, console: Console, *, today: date | None = None
 ) -> None:
     """Writes the whole plan."""
-    _line(console, f"{name}: {_where(fleet)}", "bold")
+    _line(console, f"{name}: {_location_text(fleet)}", "bold")
     if not isinstance(fleet, plan.ExistingFleetPlan) and (system := fleet.system) is not None:
         where = f"{nodes_text(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
         _line(console, f"system pool: {where}")
@@ -197,7 +197,7 @@ def _change(of: str, change: plan.Change, console: Console) -> None:
     _line(console, f"      {rule.cloud_field}: {change.why} [source: {rule.source}]")
 
 
-def _where(fleet: plan.FleetPlan) -> str:
+def _location_text(fleet: plan.FleetPlan) -> str:
     match fleet:
         case plan.GkeFleetPlan():
             return f"GKE cluster {fleet.cluster.name} in {fleet.cluster.location}"

@@ -57,7 +57,7 @@ class NoStack(EngineFailed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Destroyed:
+class DestroyOutcome:
     code: int
     """The exit code of `pulumi destroy`."""
     held: bool
@@ -149,7 +149,7 @@ class Pulumi:
         without_cluster: bool,
         show: Callable[[str], None],
         meanwhile: Callable[[], None],
-    ) -> Destroyed:
+    ) -> DestroyOutcome:
         """Runs `pulumi destroy --yes` to its end.
 
         show: gets each line of the output. meanwhile: called every second without output. If it
@@ -176,7 +176,7 @@ class Pulumi:
 
 def _follow(
     process: subprocess.Popen[str], show: Callable[[str], None], meanwhile: Callable[[], None]
-) -> Destroyed:
+) -> DestroyOutcome:
     """Shows the output until the process ends, then raises the failure of `meanwhile`, if any."""
     assert process.stdout is not None
     lines: queue.Queue[str | None] = queue.Queue()
@@ -207,10 +207,10 @@ def _not_started(error: OSError) -> EngineFailed:
     return EngineFailed(f"cannot start pulumi ({error.strerror}); install it, or fix PATH")
 
 
-def judged(code: int, output: str) -> Destroyed:
+def judged(code: int, output: str) -> DestroyOutcome:
     """Interprets the end of a `pulumi destroy`. output: its last lines."""
     failed = code != 0
-    return Destroyed(
+    return DestroyOutcome(
         code=code,
         held=failed and any(words in output for words in _HELD),
         credentials=failed and any(words in output for words in _CREDENTIALS),

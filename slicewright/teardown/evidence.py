@@ -33,7 +33,7 @@ def life_of(objects: Objects) -> Life:
     snapshots = [s for s in objects.snapshots if is_own_snapshot(s)]
     gone_with = frozenset(("disk", handle_of(v)) for v in volumes if _goes(v) and _is_claimed(v))
     return Life(
-        named=gone_with | frozenset(_of_karpenter(objects)) | frozenset(_addresses(objects)),
+        named=gone_with | frozenset(_karpenter_keys(objects)) | frozenset(_addresses(objects)),
         named_if_later=frozenset(
             ("disk", handle_of(v)) for v in volumes if _goes(v) and not _is_claimed(v)
         )
@@ -54,7 +54,7 @@ def _is_claimed(volume: Object) -> bool:
     return bool(volume["spec"].get("claimRef"))
 
 
-def _of_karpenter(objects: Objects) -> Iterator[Key]:
+def _karpenter_keys(objects: Objects) -> Iterator[Key]:
     for claim in objects.node_claims:
         provider = str((claim.get("status") or {}).get("providerID") or "")
         if provider.startswith(_AWS_INSTANCE):

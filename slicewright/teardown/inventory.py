@@ -55,7 +55,7 @@ class Objects:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared:
+class AffectedObjects:
     """The objects of a remaining cluster that a stack's deletion affects."""
 
     inside: Sequence[tuple[str, Object]] = ()
@@ -124,7 +124,7 @@ def inventory_of(
         for p in going
         if p["metadata"]["namespace"] not in stack_namespaces
         and not p["metadata"]["namespace"].startswith(_SYSTEM)
-        and not _of_daemon_set(p)
+        and not _is_daemon_pod(p)
     )
     of_others = dict(sorted(counts.items()))
     gpu_pods = tuple(_full(p) for p in going if wants_gpu(p))
@@ -150,7 +150,7 @@ def inventory_of(
     )
 
 
-def foreign(shared: Shared, state: State) -> Sequence[str]:
+def foreign(shared: AffectedObjects, state: State) -> Sequence[str]:
     """Objects of others in namespaces that the stack deletes, and GPUPools of other stacks.
 
     An owned object follows its owner, and a chart's object belongs to its release.
@@ -176,7 +176,7 @@ def foreign(shared: Shared, state: State) -> Sequence[str]:
     return tuple(names)
 
 
-def waiting_pools(shared: Shared, state: State) -> Sequence[str]:
+def waiting_pools(shared: AffectedObjects, state: State) -> Sequence[str]:
     """The stack's GPUPools that wait for a controller to release them while none is running."""
     if any(kind == "Deployment" and _is_running_controller(o) for kind, o in shared.inside):
         return ()
@@ -275,7 +275,7 @@ def _runs(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
-def _of_daemon_set(pod: Object) -> bool:
+def _is_daemon_pod(pod: Object) -> bool:
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(o["kind"] in ("DaemonSet", "Node") for o in owners)
 

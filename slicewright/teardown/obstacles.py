@@ -69,7 +69,7 @@ def without_answer(report: Report, problem: Exception) -> Report:
     )
 
 
-def to_be_kept(inventory: Inventory) -> Sequence[str]:
+def retained_data(inventory: Inventory) -> Sequence[str]:
     volumes = [volume.name for volume in inventory.retained]
     named = [
         *([f"the disks of {', '.join(volumes)}"] if volumes else []),

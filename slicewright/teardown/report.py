@@ -69,8 +69,8 @@ def lines_of(report: Report) -> Iterator[str]:
         yield from _inventory(report.inventory)
     if report.inventory_unknown:
         yield f"  contents of the cluster: unknown: {report.inventory_unknown}"
-    yield from _some("  still in the cluster after the time limit", report.stuck)
-    yield from _some(
+    yield from _titled_lines("  still in the cluster after the time limit", report.stuck)
+    yield from _titled_lines(
         "  leftovers deleted in the cloud", [_named(leftover) for leftover in report.deleted]
     )
     yield from _leftover_lines(report.leftovers)
@@ -95,7 +95,7 @@ def _leftover_lines(leftovers: Sequence[Leftover]) -> Iterator[str]:
         ]
         limit = len(names) if kind in ("disk", "snapshot") else _MOST_NAMES
         title = f"  deleted once the cluster is gone (kind {kind})"
-        yield from _some(title, names, limit=limit)
+        yield from _titled_lines(title, names, limit=limit)
     for leftover in leftovers:
         if leftover.held == CLUSTER_EXISTS:
             continue
@@ -108,26 +108,28 @@ def _leftover_lines(leftovers: Sequence[Leftover]) -> Iterator[str]:
 
 
 def _inventory(inventory: Inventory) -> Iterator[str]:
-    yield from _some("  pods with GPUs on its nodes", inventory.gpu_pods)
+    yield from _titled_lines("  pods with GPUs on its nodes", inventory.gpu_pods)
     if inventory.other_pods:
         namespaces = [f"{count} in {name}" for name, count in sorted(inventory.other_pods.items())]
-        yield from _some("  pods of others, by namespace", namespaces)
-    yield from _some("  objects of others that would be deleted, too", inventory.foreign)
-    yield from _some("  load balancers, created for", inventory.balancers)
-    yield from _some("  claims that are deleted with their data", inventory.claims)
-    yield from _some("  machines that Karpenter ends", inventory.machines)
+        yield from _titled_lines("  pods of others, by namespace", namespaces)
+    yield from _titled_lines("  objects of others that would be deleted, too", inventory.foreign)
+    yield from _titled_lines("  load balancers, created for", inventory.balancers)
+    yield from _titled_lines("  claims that are deleted with their data", inventory.claims)
+    yield from _titled_lines("  machines that Karpenter ends", inventory.machines)
     volumes = [
         " ".join(filter(None, (v.name, v.size, v.claim, v.handle))) for v in inventory.retained
     ]
-    yield from _some(
+    yield from _titled_lines(
         "  volumes whose disks are retained (policy Retain)", volumes, limit=len(volumes)
     )
     copies = [f"{name} {handle}" for name, handle in inventory.retained_snapshots.items()]
-    yield from _some("  snapshots that are retained (policy Retain)", copies, limit=len(copies))
-    yield from _some("  disruption budgets that allow no eviction", inventory.budgets)
+    yield from _titled_lines(
+        "  snapshots that are retained (policy Retain)", copies, limit=len(copies)
+    )
+    yield from _titled_lines("  disruption budgets that allow no eviction", inventory.budgets)
 
 
-def _some(title: str, names: Sequence[str], *, limit: int = _MOST_NAMES) -> Iterator[str]:
+def _titled_lines(title: str, names: Sequence[str], *, limit: int = _MOST_NAMES) -> Iterator[str]:
     """limit: the number of names shown. For kinds that hold data, all names are shown."""
     if names:
         yield f"{title}: {len(names)}"

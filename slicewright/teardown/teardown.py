@@ -16,13 +16,13 @@ from slicewright.apis.names import NAMESPACE
 from slicewright.doctor.findings import NotAnswered
 from slicewright.kubeapi import ApiError, Client, Unreachable
 from slicewright.teardown.access import NoAccess, client_of
-from slicewright.teardown.engine import Destroyed, NoStack
+from slicewright.teardown.cluster_contents import Clearing, Clock, read, read_shared
+from slicewright.teardown.engine import DestroyOutcome, NoStack
 from slicewright.teardown.evidence import life_of
-from slicewright.teardown.inside import Clearing, Clock, read, read_shared
 from slicewright.teardown.inventory import (
+    AffectedObjects,
     Inventory,
     Objects,
-    Shared,
     foreign,
     inventory_of,
     waiting_pools,
@@ -31,7 +31,7 @@ from slicewright.teardown.inventory import (
 from slicewright.teardown.obstacles import (
     about_waiting,
     obstacles_of,
-    to_be_kept,
+    retained_data,
     without_answer,
     without_kubeconfig,
 )
@@ -42,7 +42,7 @@ from slicewright.teardown.subject import State, Subject, state_of
 from slicewright.teardown.sweep.account import Account
 from slicewright.teardown.sweep.leftovers import Leftover
 from slicewright.teardown.sweep.life import Key, Life, key_of
-from slicewright.teardown.sweep.passes import Sweep, Swept
+from slicewright.teardown.sweep.passes import Sweep, SweepReport
 from slicewright.teardown.sweep.permission import Choice, Permission
 
 _ATTEMPTS: Final = 5
@@ -71,7 +71,7 @@ class Engine(Protocol):
 
     def destroy(
         self, *, without_cluster: bool, show: Callable[[str], None], meanwhile: Callable[[], None]
-    ) -> Destroyed:
+    ) -> DestroyOutcome:
         """Raises EngineFailed."""
 
 
@@ -237,7 +237,11 @@ class Teardown:
         try:
             client = self.connect(state.kubeconfig)
             objects = read(client)
-            shared = read_shared(client, state.namespaces) if self.subject.existing else Shared()
+            shared = (
+                read_shared(client, state.namespaces)
+                if self.subject.existing
+                else AffectedObjects()
+            )
         except (NoAccess, ApiError, Unreachable) as e:
             return without_answer(report, e), None
         namespaces = frozenset({NAMESPACE, *state.namespaces})
@@ -254,7 +258,7 @@ class Teardown:
                 "first"
                 for name in inventory.foreign
             ),
-            *([] if self.choices.disks else to_be_kept(inventory)),
+            *([] if self.choices.disks else retained_data(inventory)),
         ]
         waiting = waiting_pools(shared, state)
         notes = [*report.notes, *([about_waiting(waiting)] if waiting else [])]
@@ -293,7 +297,7 @@ class Teardown:
             account,
             self._permission(listed=shown_in(looked)),
             on_deleted=lambda leftover: self.tell(
-                f"deleted {leftover.kind} {leftover.id}: {_why(leftover)}"
+                f"deleted {leftover.kind} {leftover.id}: {_evidence_text(leftover)}"
             ),
         )
 
@@ -329,7 +333,7 @@ class Teardown:
                 self._until_clean(sweep, life, self.choices.wait_s)
         return f"`pulumi destroy` failed with exit code {ended.code}: see above"
 
-    def _raise_if_stopped(self, ended: Destroyed) -> None:
+    def _raise_if_stopped(self, ended: DestroyOutcome) -> None:
         """Raises Stopped if another `pulumi destroy` would fail for the same reason."""
         if ended.locked:
             raise Stopped(
@@ -342,7 +346,7 @@ class Teardown:
                 "continue"
             )
 
-    def _until_clean(self, sweep: Sweep, life: Life, wait_s: float) -> Swept:
+    def _until_clean(self, sweep: Sweep, life: Life, wait_s: float) -> SweepReport:
         return sweep.until_clean(life, wait_s=wait_s, clock=self.clock.now, sleep=self.clock.sleep)
 
 
@@ -367,7 +371,7 @@ def proven_in(looked: Report) -> frozenset[Key]:
     )
 
 
-def _why(leftover: Leftover) -> str:
+def _evidence_text(leftover: Leftover) -> str:
     return leftover.proof or f"{leftover.mark}, which proves nothing; you confirmed it"
 
 

@@ -16,7 +16,7 @@ from slicewright.apis.names import MIG_CONFIG_LABEL as CONFIG
 from slicewright.apis.names import MIG_STATE_LABEL as STATE
 from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
 from slicewright.apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S
-from slicewright.fleet_controller.cluster.bound_pods import must_list, needed
+from slicewright.fleet_controller.cluster.bound_pods import is_relevant, must_list
 from slicewright.fleet_controller.decision.actions import (
     Action,
     AddStartupTaint,
@@ -427,7 +427,7 @@ class World:
     def known_pods(self, node: Node) -> tuple[NodePod, ...]:
         """As `Cluster.pods`."""
         there = self.pods if self.pods_view is None else self.pods_view
-        watched = tuple(pod for pod in there.get(node.name, ()) if needed(pod))
+        watched = tuple(pod for pod in there.get(node.name, ()) if is_relevant(pod))
         if must_list(node, watched, was_open=node.uid in self.was_open):
             return self._pods_of(node.name)
         return (*watched, *self._driver_pod_of(node.name))

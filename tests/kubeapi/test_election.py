@@ -245,7 +245,7 @@ def test_only_its_holder_gives_it_up(one: Replica, two: Replica, server: Server)
     one.tries()
     two.election.release()
     assert server.lease is not None
-    assert Record.of(server.lease).holder == "one"
+    assert Record.from_lease(server.lease).holder == "one"
 
 
 def test_times_that_would_let_two_lead_are_refused() -> None:

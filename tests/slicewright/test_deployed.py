@@ -12,7 +12,7 @@ import pytest
 
 from slicewright import cli
 from slicewright.infra import plan
-from slicewright.preview.deployed import NotAHistory, read_page
+from slicewright.preview.deployment_history import NotAHistory, read_page
 
 FLEET = {
     "cloud": "gke",

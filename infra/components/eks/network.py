@@ -14,9 +14,9 @@ from slicewright.infra.plan import (
     EKS_SUBNET_PREFIX,
     EksClusterPlan,
     ExistingSubnet,
+    cluster_subnet_ids,
     misfits,
-    of_cluster,
-    of_nodes,
+    node_subnet_ids,
 )
 from slicewright.infra.stack_file import ExistingNetwork, PrivateNetwork, PublicNetwork
 
@@ -69,8 +69,8 @@ def existing_network(
         lines = (f"{where}: {problem}" for problem in problems)
         raise pulumi.RunError("\n".join(lines))
     return Network(
-        cluster=of_cluster(cluster, subnets),
-        nodes=of_nodes(cluster, subnets),
+        cluster=cluster_subnet_ids(cluster, subnets),
+        nodes=node_subnet_ids(cluster, subnets),
         node_dependencies=[],
         vpc=subnets[0].vpc,
     )

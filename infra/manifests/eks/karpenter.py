@@ -140,8 +140,8 @@ def _node_claim(pool: EksPoolPlan) -> JsonObject:
             "name": pool.name,
         },
         "requirements": [
-            _one_of("node.kubernetes.io/instance-type", pool.settings.machine_types),
-            _one_of("karpenter.sh/capacity-type", [_capacity_type(pool)]),
+            _in_requirement("node.kubernetes.io/instance-type", pool.settings.machine_types),
+            _in_requirement("karpenter.sh/capacity-type", [_capacity_type(pool)]),
         ],
         "taints": [_taint(taint) for taint in lasting_taints],
         "startupTaints": [_taint(taint) for taint in startup_taints],
@@ -170,7 +170,7 @@ def node_overlay(pool: EksPoolPlan) -> JsonObject | None:
     if not settings.overlay:
         return None
     return {
-        "requirements": [_one_of("karpenter.sh/nodepool", [pool.name])],
+        "requirements": [_in_requirement("karpenter.sh/nodepool", [pool.name])],
         "capacity": {name: str(count) for name, count in settings.overlay.items()},
     }
 
@@ -195,7 +195,7 @@ def _capacity_type(pool: EksPoolPlan) -> str:
     return "reserved" if _reservation(pool) else "on-demand"
 
 
-def _one_of(key: str, values: Sequence[str]) -> JsonObject:
+def _in_requirement(key: str, values: Sequence[str]) -> JsonObject:
     return {"key": key, "operator": "In", "values": list(values)}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slicewright.infra.manifests.text import JsonObject
-from slicewright.infra.manifests.workloads.volumes import Mounted
+from slicewright.infra.manifests.workloads.volumes import MountedVolume
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,4 +23,4 @@ class Server:
     """The probe that succeeds once it serves. None: it serves as soon as it runs."""
     alive: JsonObject | None
     """The probe that fails if the server must be started again."""
-    volumes: tuple[Mounted, ...] = ()
+    volumes: tuple[MountedVolume, ...] = ()

@@ -15,7 +15,7 @@ MODELS: Final = "/models"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mounted:
+class MountedVolume:
     """One volume of a pod, and the objects that it needs."""
 
     volume: JsonObject
@@ -23,16 +23,16 @@ class Mounted:
     objects: tuple[JsonObject, ...] = ()
 
 
-def cache(plan: DeploymentPlan, volume: ClaimedVolume | NewVolume | None) -> Mounted:
+def cache(plan: DeploymentPlan, volume: ClaimedVolume | NewVolume | None) -> MountedVolume:
     mount = {"name": "cache", "mountPath": CACHE}
     match volume:
         case None:
-            return Mounted(volume={"name": "cache", "emptyDir": {}}, mount=mount)
+            return MountedVolume(volume={"name": "cache", "emptyDir": {}}, mount=mount)
         case ClaimedVolume(claim=claim):
-            return Mounted(volume=_claimed("cache", claim), mount=mount)
+            return MountedVolume(volume=_claimed("cache", claim), mount=mount)
         case NewVolume():
             claim_object = _cache_claim(plan, volume)
-            return Mounted(
+            return MountedVolume(
                 volume=_claimed("cache", claim_object["metadata"]["name"]),
                 mount=mount,
                 objects=(claim_object,),
@@ -52,14 +52,14 @@ def _cache_claim(plan: DeploymentPlan, volume: NewVolume) -> JsonObject:
     return {**claim, "spec": spec}
 
 
-def models(plan: DeploymentPlan, repository: ClaimedVolume | ModelShare) -> Mounted:
+def models(plan: DeploymentPlan, repository: ClaimedVolume | ModelShare) -> MountedVolume:
     """A volume by way of a claim: restricted pods may not name an NFS server themselves."""
     mount: JsonObject = {"name": "models", "mountPath": MODELS}
     if isinstance(repository, ClaimedVolume):
         claimed = _claimed("models", repository.claim)
-        return Mounted(volume=claimed, mount={**mount, "readOnly": True})
+        return MountedVolume(volume=claimed, mount={**mount, "readOnly": True})
     objects = _share_objects(plan, repository)
-    return Mounted(
+    return MountedVolume(
         volume=_claimed("models", objects[1]["metadata"]["name"]),
         mount={**mount, "readOnly": True} if repository.read_only else mount,
         objects=objects,

@@ -15,7 +15,7 @@ OBEYED_BY_EKS: Final = frozenset({"max_unavailable"})
 def update_of(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[stack_file.EksUpdate]:
     """The pool's update settings with the number of nodes at a time. path: of the pool."""
     update, at = pool.update, (*path, "update")
-    yield from _one_of(update, at, "max_unavailable")
+    yield from _require_either(update, at, "max_unavailable")
     if update.max_unavailable is None and update.max_unavailable_percent is None:
         return _one_at_a_time(update)
     together, limit = update.max_unavailable, pool.rollout.max_unavailable
@@ -45,8 +45,8 @@ def repair_of(
     repair, at = pool.repair, (*path, "repair")
     if repair is None:
         return None
-    yield from _one_of(repair, at, "max_unhealthy")
-    yield from _one_of(repair, at, "max_parallel")
+    yield from _require_either(repair, at, "max_unhealthy")
+    yield from _require_either(repair, at, "max_parallel")
     conditions = set()
     for i, rule in enumerate(repair.rules):
         if (rule.condition, rule.reason) in conditions:
@@ -60,7 +60,7 @@ def repair_of(
     return repair
 
 
-def _one_of(
+def _require_either(
     limits: stack_file.EksUpdate | stack_file.EksRepair, at: stack_file.Path, name: str
 ) -> Checked[None]:
     if getattr(limits, name) is not None and getattr(limits, f"{name}_percent") is not None:

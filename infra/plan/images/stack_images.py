@@ -109,7 +109,7 @@ def _monitoring(fleet: FleetPlan) -> Iterator[StackImages]:
 def _scalers(fleet: FleetPlan) -> Iterator[StackImages]:
     nodes = fleet.cluster.autoscaler if isinstance(fleet, EksFleetPlan) else None
     if isinstance(nodes, EksAutoscalerPlan):
-        yield _of_one_pod(nodes.image, "cluster.autoscaler.image")
+        yield _single_pod_images(nodes.image, "cluster.autoscaler.image")
     elif isinstance(nodes, KarpenterPlan):
         yield StackImages(registry=_KARPENTER, key="cluster.autoscaler", nodes=2)
     replicas = fleet.pod_autoscaling
@@ -118,10 +118,10 @@ def _scalers(fleet: FleetPlan) -> Iterator[StackImages]:
     if isinstance(replicas, KedaPlan):
         yield StackImages(registry=_KEDA, key="pod_autoscaling", nodes=1)
     else:
-        yield _of_one_pod(replicas.image, "pod_autoscaling.image")
+        yield _single_pod_images(replicas.image, "pod_autoscaling.image")
 
 
-def _of_one_pod(image: str, key: str) -> StackImages:
+def _single_pod_images(image: str, key: str) -> StackImages:
     return StackImages(registry=registry_of(image), key=key, nodes=1, image=image)
 
 

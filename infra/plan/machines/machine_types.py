@@ -60,7 +60,7 @@ def _with_attached_gpus(
 ) -> Checked[GpuMachine | None]:
     """A machine without GPUs of its own, with the GPUs that the stack file attaches."""
     if not machine.attachable:
-        alike = _names_with_gpus(_by_size(machine, (m for m in _of(cloud) if m.gpu)))
+        alike = _names_with_gpus(_by_size(machine, (m for m in _machines_of(cloud) if m.gpu)))
         yield refuse(
             (*path, "machine_type"),
             f"{machine.name} has no GPU",
@@ -141,7 +141,7 @@ def _certain_error(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Findin
     """A finding for a machine type that is excluded, or is another cloud's."""
     if exclusion := catalog.load().why_excluded(name, cloud):
         instead = f"{listed(exclusion.instead)}, or another" if gpus else "one without GPUs"
-        hint = f"choose {instead}; {_all(cloud, gpus=gpus)}"
+        hint = f"choose {instead}; {_suggested_machines(cloud, gpus=gpus)}"
         return refuse(path, f"{name} {exclusion.reason}", hint, exclusion.source)
     other: Cloud = "gke" if cloud == "eks" else "eks"
     elsewhere = _catalogued(name, other)
@@ -149,7 +149,7 @@ def _certain_error(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Findin
         return None
     reason = f"{name} is a machine type of {elsewhere.cloud}, but the fleet is on {cloud}"
     alike = _names_with_gpus(_by_size(elsewhere, _candidates(cloud, gpus=gpus)))
-    hint = f"nearest on {cloud}: {alike}; {_all(cloud, gpus=gpus)}"
+    hint = f"nearest on {cloud}: {alike}; {_suggested_machines(cloud, gpus=gpus)}"
     return refuse(path, reason, hint, elsewhere.source)
 
 
@@ -167,7 +167,9 @@ def _misspelled(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Finding:
         close = nearest_names(name, related or candidates, count=_SUGGESTIONS, similarity=0)
         hint = f"nearest by name: {listed(close or candidates[:_SUGGESTIONS])}"
     reason = f"{name} is not in the catalog"
-    return refuse(path, reason, f"{hint}; {_all(cloud, gpus=gpus)}", CATALOG, dated=not gpus)
+    return refuse(
+        path, reason, f"{hint}; {_suggested_machines(cloud, gpus=gpus)}", CATALOG, dated=not gpus
+    )
 
 
 def _family(name: str) -> str:
@@ -181,14 +183,14 @@ def _candidates(cloud: Cloud, *, gpus: bool, attachable: bool = False) -> Iterab
     """
     if not gpus:
         return catalog.general_machines(cloud)
-    return (m for m in _of(cloud) if m.gpu or (attachable and m.attachable))
+    return (m for m in _machines_of(cloud) if m.gpu or (attachable and m.attachable))
 
 
-def _all(cloud: Cloud, *, gpus: bool) -> str:
+def _suggested_machines(cloud: Cloud, *, gpus: bool) -> str:
     return _ALL if gpus else _ALL_GENERAL[cloud]
 
 
-def _of(cloud: Cloud) -> Iterable[Machine]:
+def _machines_of(cloud: Cloud) -> Iterable[Machine]:
     return (m for m in catalog.load().machines.values() if m.cloud == cloud)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from slicewright.apis.desired_state import Desired, DesiredGpu, DesiredSharing, Partitioner
 from slicewright.infra import catalog, geometry, stack_file
 from slicewright.infra.catalog import Gpu, driver_order
-from slicewright.infra.catalog.named import config_name
+from slicewright.infra.catalog.named_configs import config_name
 from slicewright.infra.geometry import Fit, Misfit, naming
 from slicewright.infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
 from slicewright.infra.plan.model.nodes import WHOLE_GPU, GpuMachine, Gpus, Layout, MigStrategy

@@ -18,11 +18,11 @@ def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPl
     return [
         note
         for deployment in deployments
-        for note in _of(deployment, by_name[deployment.workload.pool])
+        for note in _workload_notes(deployment, by_name[deployment.workload.pool])
     ]
 
 
-def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
+def _workload_notes(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
     workload, at, notes = plan.workload, f"workload {plan.name}:", []
     if plan.share is not None:
         notes += _unplaced(plan)

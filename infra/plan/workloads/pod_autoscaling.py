@@ -153,10 +153,10 @@ def pod_autoscaling_notes(
     deployments: Sequence[DeploymentPlan], monitoring: MonitoringPlan | None
 ) -> list[str]:
     """One sentence each, starting with the workload's name."""
-    return [note for deployment in deployments for note in _of(deployment, monitoring)]
+    return [note for deployment in deployments for note in _scaling_notes(deployment, monitoring)]
 
 
-def _of(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
+def _scaling_notes(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
     scaling, at, notes = plan.autoscaling, f"workload {plan.name}:", []
     if scaling is None:
         return []

@@ -35,7 +35,7 @@ class Merges:
                     if id(node) in self._open
                     else f"merges (<<) more than {_MAX_DEPTH} mappings within each other"
                 )
-                raise NotReadable(f"{at(node)}: {problem}; write the keys")
+                raise NotReadable(f"{position_suffix(node)}: {problem}; write the keys")
             self._open.append(id(node))
             entries = self._resolved[id(node)] = self._merge(node)
             self._open.pop()
@@ -57,7 +57,7 @@ class Merges:
                 entries.setdefault(name, entry)
             if self._merged > _MAX_MERGED:
                 raise NotReadable(
-                    f"{at(node)}: merges (<<) more than {_MAX_MERGED} keys in total; "
+                    f"{position_suffix(node)}: merges (<<) more than {_MAX_MERGED} keys in total; "
                     "use fewer merges"
                 )
         return entries
@@ -66,10 +66,10 @@ class Merges:
 def _merged_mappings(value: yaml.Node) -> Iterator[yaml.MappingNode]:
     for node in value.value if isinstance(value, yaml.SequenceNode) else (value,):
         if not isinstance(node, yaml.MappingNode):
-            raise NotReadable(f"{at(value)}: {_NOT_A_MAPPING}")
+            raise NotReadable(f"{position_suffix(value)}: {_NOT_A_MAPPING}")
         yield node
 
 
-def at(node: yaml.Node) -> str:
+def position_suffix(node: yaml.Node) -> str:
     """`:LINE:COLUMN` of a node, counted from 1."""
     return f":{node.start_mark.line + 1}:{node.start_mark.column + 1}"

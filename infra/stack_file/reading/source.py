@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from slicewright.infra.stack_file.problem import KEY, Path, Problem
-from slicewright.infra.stack_file.reading.merges import at
+from slicewright.infra.stack_file.reading.merges import position_suffix
 from slicewright.infra.stack_file.reading.nodes import Nodes
 from slicewright.infra.stack_file.reading.not_readable import NotReadable
 from slicewright.infra.stack_file.reading.yaml_reader import (
@@ -83,13 +83,13 @@ class Source:
 
     def value(self, path: Path) -> Any:
         """The value at `path`, None if it is missing."""
-        at = self.raw
+        position_suffix = self.raw
         for step in path:
             try:
-                at = at[step]
+                position_suffix = position_suffix[step]
             except (KeyError, IndexError, TypeError):
                 return None
-        return at
+        return position_suffix
 
 
 def read(file: FilePath, *, name: str | None = None) -> Source:
@@ -106,7 +106,8 @@ def read(file: FilePath, *, name: str | None = None) -> Source:
     if not isinstance(root, yaml.MappingNode):
         kind = "a list" if isinstance(root, yaml.SequenceNode) else "a string"
         raise NotReadable(
-            f"{name}{at(root)}: is {kind}, not a mapping; it must have the key {KEY} under config"
+            f"{name}{position_suffix(root)}: is {kind}, not a mapping; it must have the key {KEY} "
+            "under config"
         )
     config = _child(root, "config", name)[1]
     for mapping in (root, config):
@@ -184,8 +185,8 @@ def _refuse_duplicates(mapping: yaml.Node, name: str) -> None:
             continue
         if text in first:
             raise NotReadable(
-                f"{name}{at(key)}: duplicate key {text}; remove one: the other is on line "
-                f"{first[text]}"
+                f"{name}{position_suffix(key)}: duplicate key {text}; remove one: the other is on "
+                f"line {first[text]}"
             )
         first[text] = key.start_mark.line + 1
 

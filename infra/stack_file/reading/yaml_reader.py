@@ -11,7 +11,7 @@ import yaml
 from slicewright.infra.stack_file.problem import Path, Problem
 from slicewright.infra.stack_file.reading import scalars
 from slicewright.infra.stack_file.reading.formatting import shorten
-from slicewright.infra.stack_file.reading.merges import MERGE, Entry, Merges, at
+from slicewright.infra.stack_file.reading.merges import MERGE, Entry, Merges, position_suffix
 from slicewright.infra.stack_file.reading.not_readable import NotReadable
 from slicewright.infra.stack_file.reading.scalars import Kind
 
@@ -126,7 +126,7 @@ class Reader:
             )
         self._read += 1
         if len(self._at) > _MAX_DEPTH:
-            raise NotReadable(f"{at(node)}: {_TOO_DEEP}")
+            raise NotReadable(f"{position_suffix(node)}: {_TOO_DEEP}")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if has_own_tag(node):
@@ -171,7 +171,8 @@ class Reader:
             key_node = entry[0]
             if not isinstance(key_node, yaml.ScalarNode):
                 raise NotReadable(
-                    f"{at(key_node)}: a key must be a string, not a list or mapping; {NO_TEMPLATES}"
+                    f"{position_suffix(key_node)}: a key must be a string, not a list or mapping; "
+                    f"{NO_TEMPLATES}"
                 )
             entries[key_node.value] = entry
         if len(entries) < len(node.value):

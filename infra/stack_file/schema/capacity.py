@@ -92,7 +92,7 @@ Capacity = Annotated[
 ]
 
 
-class Offered:
+class OfferedModes:
     """The modes that a cloud has, for the JSON Schema. `slicewright.infra.plan` refuses the
     others.
     """
@@ -120,4 +120,6 @@ class Offered:
         }
 
 
-EksCapacity = Annotated[Capacity, Offered("on-demand", "spot", "reservation", "capacity-block")]
+EksCapacity = Annotated[
+    Capacity, OfferedModes("on-demand", "spot", "reservation", "capacity-block")
+]

@@ -20,7 +20,7 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Session,
 )
 from slicewright.rehearsal.plugins.bridge.schema import Schema
-from slicewright.rehearsal.plugins.bridge.unasked import unasked
+from slicewright.rehearsal.plugins.bridge.unset_fields import unasked
 from slicewright.rehearsal.plugins.engine.plugin import (
     Checked,
     CheckFailure,

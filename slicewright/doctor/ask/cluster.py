@@ -14,7 +14,7 @@ from slicewright.doctor.checks.cluster_requirements import (
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
 from slicewright.infra.plan import ExistingFleetPlan
 from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable, list_all
-from slicewright.live.access import Access, NoCluster, access, why
+from slicewright.live.access import Access, NoCluster, access, error_message
 
 _EVERYTHING: Final = {"verb": "*", "group": "*", "resource": "*"}
 """The question that `kubectl auth can-i '*' '*' --all-namespaces` asks."""
@@ -31,7 +31,7 @@ def ask(fleet: ExistingFleetPlan) -> ClusterAnswers:
     except NoCluster as e:
         raise CannotAsk(str(e)) from None
     except (ApiError, Unreachable) as e:
-        raise CannotAsk(why(e, connected)) from None
+        raise CannotAsk(error_message(e, connected)) from None
 
     def answer(question: Callable[[Client], _T]) -> Answer[_T]:
         return _answer(question, client, connected)
@@ -73,7 +73,7 @@ def _answer(question: Callable[[Client], _T], client: Client, connected: Access)
     except (ApiError, Unreachable) as e:
         remedy = "run the command as an administrator of the cluster"
         denied = isinstance(e, ApiError) and e.status == 403
-        return NotAnswered(why=why(e, connected), remedy=remedy if denied else "")
+        return NotAnswered(why=error_message(e, connected), remedy=remedy if denied else "")
 
 
 def _version(answer: JsonObject) -> tuple[int, int]:

@@ -21,20 +21,20 @@ class Listing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
+class DeletionRefused:
     """A deletion that the account always refuses, because a right is missing."""
 
     why: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class DeletionPostponed:
     """A deletion that is refused for now: the resource is in use, or the cloud is busy."""
 
     why: str
 
 
-Outcome = Held | Refused | None
+Outcome = DeletionPostponed | DeletionRefused | None
 """None: deleted, being deleted, or already gone."""
 
 

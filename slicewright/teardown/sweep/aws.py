@@ -8,20 +8,20 @@ from typing import Any, Final, TypeVar
 
 from slicewright.doctor.ask.aws.session import LOGIN, AwsSession, code_of, error_text, is_refusal
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
-from slicewright.teardown.sweep.account import Held, Listing, Outcome, Refused
+from slicewright.teardown.sweep.account import DeletionPostponed, DeletionRefused, Listing, Outcome
 from slicewright.teardown.sweep.aws_balancers import balancers, classic_balancers, target_groups
 from slicewright.teardown.sweep.aws_deletion import delete
 from slicewright.teardown.sweep.aws_proofs import (
     Balancer,
-    of_address,
-    of_group,
-    of_instance,
-    of_interfaces,
-    of_log_group,
-    of_profile,
-    of_snapshot,
-    of_template,
-    of_volume,
+    address_leftover,
+    instance_leftover,
+    interface_leftovers,
+    log_group_leftover,
+    profile_leftover,
+    security_group_leftover,
+    snapshot_leftover,
+    template_leftover,
+    volume_leftover,
 )
 from slicewright.teardown.sweep.leftovers import (
     KARPENTER_POOL,
@@ -115,7 +115,7 @@ class AwsAccount:
             g.id for g in ([] if isinstance(groups, NotAnswered) else groups) if g.proof
         )
         answers: list[Answer[list[Leftover]]] = [
-            *self._of_karpenter(life, cluster_groups),
+            *self._karpenter_leftovers(life, cluster_groups),
             groups,
             self._ask(
                 "ec2:DescribeNetworkInterfaces", lambda: self._interfaces(life, cluster_groups)
@@ -144,12 +144,12 @@ class AwsAccount:
             if code_of(e) in _GONE:
                 return None
             reason = error_text(e)
-            return Refused(why=reason) if is_refusal(e) else Held(why=reason)
+            return DeletionRefused(why=reason) if is_refusal(e) else DeletionPostponed(why=reason)
         except self._session.errors.BotoCoreError as e:
-            return Held(why=str(e))
+            return DeletionPostponed(why=str(e))
         return None
 
-    def _of_karpenter(
+    def _karpenter_leftovers(
         self, life: Life, cluster_groups: frozenset[str]
     ) -> list[Answer[list[Leftover]]]:
         return [
@@ -164,7 +164,7 @@ class AwsAccount:
             {"Name": "instance-state-name", "Values": list(_ALIVE)},
         ]
         return _marked(
-            of_instance(instance, self._cluster, life)
+            instance_leftover(instance, self._cluster, life)
             for page in self._pages("ec2", "describe_instances", Filters=filters)
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
@@ -182,22 +182,24 @@ class AwsAccount:
                     LaunchTemplateId=template["LaunchTemplateId"], Versions=["$Latest"]
                 )["LaunchTemplateVersions"]
                 data = versions[0]["LaunchTemplateData"] if versions else {}
-                leftovers.append(of_template(template, data, self._cluster, groups))
+                leftovers.append(template_leftover(template, data, self._cluster, groups))
         return leftovers
 
     def _profiles(self, life: Life) -> list[Leftover]:
         path = karpenter_profiles(self._cluster, self._region)
         iam = self._session.client("iam", self._session.home)
         return [
-            of_profile(profile, path, life)
+            profile_leftover(profile, path, life)
             for page in iam.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
             for profile in page["InstanceProfiles"]
         ]
 
     def _groups(self, life: Life, balancers: Sequence[Balancer]) -> list[Leftover]:
-        listed = self._of("describe_security_groups", "SecurityGroups", "GroupId", life.networks)
+        listed = self._list_described(
+            "describe_security_groups", "SecurityGroups", "GroupId", life.networks
+        )
         return [
-            of_group(group, self._cluster, life, balancers)
+            security_group_leftover(group, self._cluster, life, balancers)
             for group in listed
             # A VPC's default group is deleted with the VPC and cannot be deleted before.
             if group["GroupName"] != "default"
@@ -206,7 +208,7 @@ class AwsAccount:
     def _interfaces(self, life: Life, groups: frozenset[str]) -> list[Leftover]:
         interfaces = {
             interface["NetworkInterfaceId"]: interface
-            for interface in self._of(
+            for interface in self._list_described(
                 "describe_network_interfaces",
                 "NetworkInterfaces",
                 "NetworkInterfaceId",
@@ -221,9 +223,9 @@ class AwsAccount:
                     interface["NetworkInterfaceId"]: interface
                     for interface in page["NetworkInterfaces"]
                 }
-        return of_interfaces(interfaces.values(), self._cluster, life, groups)
+        return interface_leftovers(interfaces.values(), self._cluster, life, groups)
 
-    def _of(
+    def _list_described(
         self, operation: str, listed: str, identity: str, networks: frozenset[str]
     ) -> list[dict[str, Any]]:
         """The resources that have one of the cluster's tags, or are in the stack's networks."""
@@ -242,8 +244,10 @@ class AwsAccount:
 
     def _volumes(self) -> list[Leftover]:
         return _marked(
-            of_volume(volume, self._cluster)
-            for volume in self._of("describe_volumes", "Volumes", "VolumeId", frozenset())
+            volume_leftover(volume, self._cluster)
+            for volume in self._list_described(
+                "describe_volumes", "Volumes", "VolumeId", frozenset()
+            )
             if not _goes_with_its_instance(volume)
         )
 
@@ -259,7 +263,9 @@ class AwsAccount:
             )
             for snapshot in page["Snapshots"]
         }
-        return _marked(of_snapshot(snapshot, self._cluster) for snapshot in snapshots.values())
+        return _marked(
+            snapshot_leftover(snapshot, self._cluster) for snapshot in snapshots.values()
+        )
 
     def _addresses(self) -> list[Leftover]:
         """Elastic IP addresses that people created for the cluster's load balancers, for
@@ -267,7 +273,9 @@ class AwsAccount:
         """
         listed = self._session.client("ec2").describe_addresses()["Addresses"]
         return _marked(
-            of_address(address, self._cluster) for address in listed if "AllocationId" in address
+            address_leftover(address, self._cluster)
+            for address in listed
+            if "AllocationId" in address
         )
 
     def _log_groups(self, life: Life) -> list[Leftover]:
@@ -277,7 +285,7 @@ class AwsAccount:
         name = f"/aws/eks/{self._cluster}/cluster"
         pages = self._pages("logs", "describe_log_groups", logGroupNamePrefix=name)
         return [
-            of_log_group(group, life)
+            log_group_leftover(group, life)
             for page in pages
             for group in page["logGroups"]
             if group["logGroupName"] == name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from slicewright.doctor.ask.aws.session import AwsSession
-from slicewright.teardown.sweep.aws_proofs import Balancer, of_balancer, of_target_group
+from slicewright.teardown.sweep.aws_proofs import Balancer, balancer_leftover, target_group_leftover
 from slicewright.teardown.sweep.leftovers import Leftover
 from slicewright.teardown.sweep.life import Life
 
@@ -28,7 +28,7 @@ def classic_balancers(session: AwsSession, cluster: str, life: Life) -> list[Bal
         return [(d["LoadBalancerName"], d["Tags"]) for d in described]
 
     tags = _in_batches([*by_name], tags_of)
-    return [of_balancer(by_name[name], tags[name], cluster, life) for name in tags]
+    return [balancer_leftover(by_name[name], tags[name], cluster, life) for name in tags]
 
 
 def balancers(session: AwsSession, cluster: str, life: Life) -> list[Balancer]:
@@ -36,7 +36,7 @@ def balancers(session: AwsSession, cluster: str, life: Life) -> list[Balancer]:
     pages = session.client("elbv2").get_paginator("describe_load_balancers").paginate()
     by_arn = {b["LoadBalancerArn"]: b for page in pages for b in page["LoadBalancers"]}
     tags = _in_batches([*by_arn], lambda arns: _tags(session, arns))
-    return [of_balancer(by_arn[arn], tags[arn], cluster, life) for arn in tags]
+    return [balancer_leftover(by_arn[arn], tags[arn], cluster, life) for arn in tags]
 
 
 def target_groups(
@@ -51,7 +51,8 @@ def target_groups(
     by_arn = {g["TargetGroupArn"]: g for page in pages for g in page["TargetGroups"]}
     tags = _in_batches([*by_arn], lambda arns: _tags(session, arns))
     groups = [
-        of_target_group(by_arn[arn], tags[arn], cluster, life, proven_balancers) for arn in tags
+        target_group_leftover(by_arn[arn], tags[arn], cluster, life, proven_balancers)
+        for arn in tags
     ]
     return [group for group in groups if group.mark]
 

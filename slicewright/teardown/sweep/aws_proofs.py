@@ -25,7 +25,7 @@ class Balancer:
     """IDs of its security groups."""
 
 
-def of_balancer(balancer: Resource, tags: Tags, cluster: str, life: Life) -> Balancer:
+def balancer_leftover(balancer: Resource, tags: Tags, cluster: str, life: Life) -> Balancer:
     """balancer: a load balancer of either generation of Elastic Load Balancing."""
     name = str(balancer["LoadBalancerName"])
     proof = network_proof(balancer.get("VpcId") or balancer.get("VPCId"), life)
@@ -43,7 +43,7 @@ def of_balancer(balancer: Resource, tags: Tags, cluster: str, life: Life) -> Bal
     return Balancer(leftover=leftover, groups=frozenset(balancer.get("SecurityGroups") or ()))
 
 
-def of_target_group(
+def target_group_leftover(
     group: Resource, tags: Tags, cluster: str, life: Life, balancers: frozenset[str]
 ) -> Leftover:
     """balancers: ARNs of the proven load balancers.
@@ -64,7 +64,9 @@ def of_target_group(
     )
 
 
-def of_group(group: Resource, cluster: str, life: Life, balancers: Iterable[Balancer]) -> Leftover:
+def security_group_leftover(
+    group: Resource, cluster: str, life: Life, balancers: Iterable[Balancer]
+) -> Leftover:
     """balancers: the cluster's remaining load balancers.
 
     EC2 does not tell the creation time of a group.
@@ -83,7 +85,7 @@ def of_group(group: Resource, cluster: str, life: Life, balancers: Iterable[Bala
     return Leftover(kind="security group", id=identity, mark=mark, proof=proof if mark else "")
 
 
-def of_interfaces(
+def interface_leftovers(
     interfaces: Iterable[Resource], cluster: str, life: Life, groups: frozenset[str]
 ) -> list[Leftover]:
     """Returns the cluster's network interfaces in EC2. groups: the proven security groups.
@@ -113,7 +115,7 @@ def of_interfaces(
     return leftovers
 
 
-def of_instance(instance: Resource, cluster: str, life: Life) -> Leftover:
+def instance_leftover(instance: Resource, cluster: str, life: Life) -> Leftover:
     """A machine that Karpenter left running when Karpenter ended first."""
     mark = made_by_karpenter(instance.get("Tags") or (), cluster)
     inside = sorted({g["GroupId"] for g in instance.get("SecurityGroups") or ()} & life.groups)
@@ -129,7 +131,7 @@ def of_instance(instance: Resource, cluster: str, life: Life) -> Leftover:
     )
 
 
-def of_template(
+def template_leftover(
     template: Resource, data: Mapping[str, Any], cluster: str, groups: frozenset[str]
 ) -> Leftover:
     """data: the data of its newest version. groups: IDs of the security groups of the cluster."""
@@ -148,7 +150,7 @@ def of_template(
     )
 
 
-def of_profile(profile: Resource, path: str, life: Life) -> Leftover:
+def profile_leftover(profile: Resource, path: str, life: Life) -> Leftover:
     """path: Karpenter's path. The profile of a Karpenter that runs elsewhere contains a role."""
     created = in_iso(profile.get("CreateDate"))
     proof = ""
@@ -163,7 +165,7 @@ def of_profile(profile: Resource, path: str, life: Life) -> Leftover:
     )
 
 
-def of_volume(volume: Resource, cluster: str) -> Leftover:
+def volume_leftover(volume: Resource, cluster: str) -> Leftover:
     state = str(volume["State"])
     return Leftover(
         kind="disk",
@@ -175,7 +177,7 @@ def of_volume(volume: Resource, cluster: str) -> Leftover:
     )
 
 
-def of_snapshot(snapshot: Resource, cluster: str) -> Leftover:
+def snapshot_leftover(snapshot: Resource, cluster: str) -> Leftover:
     """Backups may have the tags of their volume, too, if the backup tool copies tags."""
     return Leftover(
         kind="snapshot",
@@ -186,7 +188,7 @@ def of_snapshot(snapshot: Resource, cluster: str) -> Leftover:
     )
 
 
-def of_address(address: Resource, cluster: str) -> Leftover:
+def address_leftover(address: Resource, cluster: str) -> Leftover:
     """EC2 tells neither the creation time nor the VPC of an unused address."""
     return Leftover(
         kind="address",
@@ -197,7 +199,7 @@ def of_address(address: Resource, cluster: str) -> Leftover:
     )
 
 
-def of_log_group(group: Resource, life: Life) -> Leftover:
+def log_group_leftover(group: Resource, life: Life) -> Leftover:
     """EKS reuses the log group of an earlier cluster of that name, so the group can be older."""
     made_ms = group.get("creationTime")
     created = (

@@ -8,14 +8,14 @@ from urllib.parse import quote
 
 from slicewright.doctor.ask.google.session import GoogleSession
 from slicewright.doctor.findings import Answer, NotAnswered
-from slicewright.teardown.sweep.account import Held, Listing, Outcome, Refused
-from slicewright.teardown.sweep.ingresses import of_ingresses
+from slicewright.teardown.sweep.account import DeletionPostponed, DeletionRefused, Listing, Outcome
+from slicewright.teardown.sweep.ingresses import ingress_leftovers
 from slicewright.teardown.sweep.leftovers import (
     GoogleNetwork,
     Leftover,
-    of_disks,
-    of_network,
-    of_snapshots,
+    disk_leftovers,
+    network_leftovers,
+    snapshot_leftovers,
 )
 from slicewright.teardown.sweep.life import Life, in_iso
 
@@ -66,9 +66,9 @@ class GoogleProject:
                 return []
             return from_network
 
-        disks = of_disks(listed("disks"), self._cluster, self._location)
+        disks = disk_leftovers(listed("disks"), self._cluster, self._location)
         keys = life.named | life.named_if_later | life.retained
-        snapshots = of_snapshots(
+        snapshots = snapshot_leftovers(
             listed("snapshots", aggregated=False),
             disks,
             frozenset(identity for kind, identity in keys if kind == "snapshot"),
@@ -89,14 +89,14 @@ class GoogleProject:
         if isinstance(name_taken, NotAnswered):
             refused.append(name_taken)
         # Without an answer, a network tag proves nothing: another cluster may have the same tag.
-        from_network = of_network(
+        from_network = network_leftovers(
             network,
             self._cluster,
             stack_networks=life.networks,
             name_taken=name_taken is not False,
             is_of_this_life=life.precedes,
         )
-        leftovers = [*disks, *snapshots, *from_network, *of_ingresses(network, from_network)]
+        leftovers = [*disks, *snapshots, *from_network, *ingress_leftovers(network, from_network)]
         return Listing(
             leftovers=[life.judged(leftover) for leftover in leftovers], not_asked=refused
         )
@@ -105,7 +105,11 @@ class GoogleProject:
         answer = self._session.delete("compute", leftover.id, _right_to_delete(leftover.id))
         if not isinstance(answer, NotAnswered):
             return None
-        return Refused(why=answer.why) if answer.why.startswith(_MISSING) else Held(why=answer.why)
+        return (
+            DeletionRefused(why=answer.why)
+            if answer.why.startswith(_MISSING)
+            else DeletionPostponed(why=answer.why)
+        )
 
     def _name_taken(self) -> Answer[bool]:
         """True if another location of the project has a cluster of this name."""

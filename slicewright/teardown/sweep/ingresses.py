@@ -29,7 +29,7 @@ _REDIRECT: Final = re.compile(r"k8s2?-rm-.+")
 _BACKEND: Final = re.compile(r"/(backendServices|backendBuckets)/")
 
 
-def of_ingresses(network: GoogleNetwork, leftovers: Iterable[Leftover]) -> list[Leftover]:
+def ingress_leftovers(network: GoogleNetwork, leftovers: Iterable[Leftover]) -> list[Leftover]:
     """leftovers: the cluster's other leftovers, with its firewall rules.
 
     If a rule has only the cluster's mark, then so do the resources that the rule identifies.

@@ -134,7 +134,7 @@ def karpenter_profiles(cluster: str, region: str) -> str:
     return f"/karpenter/{region}/{cluster}/"
 
 
-def of_disks(disks: Iterable[Resource], cluster: str, location: str) -> list[Leftover]:
+def disk_leftovers(disks: Iterable[Resource], cluster: str, location: str) -> list[Leftover]:
     """Compute Engine's disks that GKE created for claims of the cluster."""
     required = {"goog-k8s-cluster-name": cluster, "goog-k8s-cluster-location": location}
     mine = [d for d in disks if required.items() <= (d.get("labels") or {}).items()]
@@ -154,7 +154,7 @@ def of_disks(disks: Iterable[Resource], cluster: str, location: str) -> list[Lef
     ]
 
 
-def of_snapshots(
+def snapshot_leftovers(
     snapshots: Iterable[Resource], disks: Iterable[Leftover], named: frozenset[str]
 ) -> list[Leftover]:
     """Compute Engine's snapshots of the cluster's disks. They carry no label of the cluster.
@@ -191,7 +191,7 @@ class GoogleNetwork:
     certificates: Sequence[Resource] = ()
 
 
-def of_network(
+def network_leftovers(
     project: GoogleNetwork,
     cluster: str,
     *,

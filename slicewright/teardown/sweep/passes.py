@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from slicewright.doctor.findings import NotAnswered
-from slicewright.teardown.sweep.account import Account, Held, Refused
+from slicewright.teardown.sweep.account import Account, DeletionPostponed, DeletionRefused
 from slicewright.teardown.sweep.leftovers import CLUSTER_EXISTS, PROOFS, Leftover, in_order
 from slicewright.teardown.sweep.life import Key, Life, key_of
 from slicewright.teardown.sweep.permission import Permission
@@ -23,7 +23,7 @@ group.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swept:
+class SweepReport:
     deleted: Sequence[Leftover]
     leftovers: Sequence[Leftover]
     """Leftovers, with the reason in `held`."""
@@ -51,7 +51,7 @@ class Sweep:
     _deletions: int = 0
     """The number of deletions, including those of resources that came back."""
 
-    def once(self, life: Life) -> Swept:
+    def once(self, life: Life) -> SweepReport:
         """Looks once, and tries once to delete each of the cluster's leftovers. Raises CannotAsk.
 
         An existing cluster still uses them, so nothing is deleted then.
@@ -84,7 +84,7 @@ class Sweep:
         wait_s: float,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
-    ) -> Swept:
+    ) -> SweepReport:
         """wait_s: the limit for retries of held resources. Raises CannotAsk."""
         deadline = clock() + wait_s
         pause_s, settled = FIRST_WAIT_S, 0
@@ -118,12 +118,12 @@ class Sweep:
                     self._deleted[leftover.kind, leftover.id] = leftover
                     self.on_deleted(leftover)
                 return None
-            case Held(why=why):
+            case DeletionPostponed(why=why):
                 return replace(leftover, held=why)
-            case Refused(why=why):
+            case DeletionRefused(why=why):
                 return replace(leftover, held=f"{_REFUSED}{why}")
 
-    def has_more_to_do(self, swept: Swept) -> bool:
+    def has_more_to_do(self, swept: SweepReport) -> bool:
         """True if a later sweep may delete more of this life, or cannot know yet."""
         more = any(
             leftover.proof and not self.permission.why_kept(leftover)
@@ -144,8 +144,10 @@ class Sweep:
             self._proofs[key_of(leftover)] = leftover.proof
         return replace(leftover, proof=self._proofs.get(key_of(leftover), ""))
 
-    def _swept(self, leftovers: Sequence[Leftover], not_asked: Sequence[NotAnswered]) -> Swept:
-        return Swept(
+    def _swept(
+        self, leftovers: Sequence[Leftover], not_asked: Sequence[NotAnswered]
+    ) -> SweepReport:
+        return SweepReport(
             deleted=tuple(self._deleted.values()), leftovers=leftovers, not_asked=not_asked
         )
 

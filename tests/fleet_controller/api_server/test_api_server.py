@@ -220,7 +220,9 @@ class Clock:
 @contextmanager
 def running(api_server: Any, clock: Clock) -> Iterator[Loop]:
     """The controller as its pod runs it, with its own account's token."""
-    cluster = Cluster.of(api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT)))
+    cluster = Cluster.for_client(
+        api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT))
+    )
     loop, stop = Loop(cluster, clock=clock), threading.Event()
     cluster.follow(stop)
     thread = threading.Thread(target=loop.run, args=(stop,))
@@ -814,7 +816,9 @@ class TestController:
 
     def test_a_node_that_boots_after_the_decision_is_not_released(self, api_server: Any) -> None:
         api_server.make_node("late", "elsewhere")
-        cluster = Cluster.of(api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT)))
+        cluster = Cluster.for_client(
+            api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT))
+        )
         position = api_server.node("late").taint_keys.index(names.STARTUP_TAINT_KEY)
         lift = RemoveStartupTaint(
             node="late", position=position, boot_id="an-earlier-one", layout=None
@@ -830,7 +834,9 @@ class TestController:
         """By somebody, or by another replica: what was verified is no longer asked for there."""
         admin, path = api_server.admin, "/api/v1/nodes/relabelled"
         api_server.make_node("relabelled", "elsewhere")
-        cluster = Cluster.of(api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT)))
+        cluster = Cluster.for_client(
+            api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT))
+        )
         node = api_server.node("relabelled")
         position = node.taint_keys.index(names.STARTUP_TAINT_KEY)
         lift = RemoveStartupTaint(

@@ -541,7 +541,7 @@ class TestTheController:
         assert election.attempt()
         assert election.attempt()
         election.release()
-        lease = Record.of(controller.get(f"{_LEASES}/{names.CONTROLLER_LEASE}"))
+        lease = Record.from_lease(controller.get(f"{_LEASES}/{names.CONTROLLER_LEASE}"))
         assert (lease.holder, lease.lease_s, lease.transitions) == ("", 1.0, 0)
 
     @pytest.mark.parametrize("deed", [*_FOR_NOBODY, *_NOT_FOR_THE_CONTROLLER], ids=str)

@@ -94,7 +94,7 @@ def test_a_pass_acts_for_a_hundred_times_what_its_decision_took_but_for_two_to_f
 
 
 def _waited_in_a_pass(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> list[float | None]:
-    cluster = Cluster.of(cast(Client, NothingThere()))
+    cluster = Cluster.for_client(cast(Client, NothingThere()))
     for each in cluster.followed():
         each.listed.set()
     monkeypatch.setattr(loop_module.time, "thread_time", watch.thread_time)

@@ -63,7 +63,7 @@ class Fleet:
         self.api.put(POOLS, pool)
         for name in NAMES:
             self.api.put(NODES, _node(name))
-        self.cluster = Cluster.of(self.api.as_client())
+        self.cluster = Cluster.for_client(self.api.as_client())
         self.loop = Loop(self.cluster, clock=lambda: self.now)
         self.loop._statuses = StatusPace(clock=lambda: self.now)
 

@@ -58,7 +58,7 @@ class Replicas:
     def holder(self) -> str:
         """The replica that holds the lease; empty: none."""
         try:
-            return Record.of(self._admin.get(_LEASE)).holder.partition("_")[0]
+            return Record.from_lease(self._admin.get(_LEASE)).holder.partition("_")[0]
         except ApiError as e:
             if e.status != 404:
                 raise
@@ -180,7 +180,7 @@ def test_one_acts_and_the_other_takes_over_at_once_when_it_ends(
     assert "this replica stands by" in replicas.log(first)
     # Given up, not expired: the other one asks every two seconds.
     api_server.wait(replicas.acts, "the other acts")
-    lease = Record.of(api_server.admin.get(_LEASE))
+    lease = Record.from_lease(api_server.admin.get(_LEASE))
     assert lease.holder.partition("_")[0] != first
     assert lease.transitions >= 1
 

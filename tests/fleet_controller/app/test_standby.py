@@ -105,7 +105,7 @@ def api() -> Api:
 
 @pytest.fixture
 def run(api: Api, monkeypatch: pytest.MonkeyPatch, pool: Pool, node: Node, report: Report) -> Any:
-    made = Run(Cluster.of(cast(Client, api)))
+    made = Run(Cluster.for_client(cast(Client, api)))
     monkeypatch.setattr(loop_module, "_STANDBY_S", 0.01)
     monkeypatch.setattr(loop_module, "execute", lambda _, action: made.done.append(action))
     known = made.cluster
@@ -207,7 +207,7 @@ def _raw(name: str, version: int) -> dict[str, Any]:
 
 
 def test_a_list_replaces_what_is_older_and_keeps_what_a_watch_has_shown_since(api: Api) -> None:
-    nodes = Cluster.of(cast(Client, api)).nodes
+    nodes = Cluster.for_client(cast(Client, api)).nodes
     for raw in (_raw("gone", 5), _raw("changed", 6), _raw("newer", 12), _raw("joined", 11)):
         nodes.put(raw)
     api.items[nodes.path] = [_raw("changed", 9), _raw("newer", 8), _raw("other", 3)]

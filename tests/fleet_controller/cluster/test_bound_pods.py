@@ -37,7 +37,7 @@ def api() -> Api:
 
 @pytest.fixture
 def cluster(api: Api) -> Cluster:
-    return Cluster.of(cast(Client, api))
+    return Cluster.for_client(cast(Client, api))
 
 
 def _pod(
@@ -65,7 +65,7 @@ def _node(name: str, version: int, *, held: bool) -> dict[str, Any]:
 
 
 def _names(cluster: Cluster, node: str) -> list[str]:
-    return sorted(pod.name for pod in cluster.bound.on(node))
+    return sorted(pod.name for pod in cluster.bound.pods_on(node))
 
 
 class TestByNode:
@@ -92,7 +92,7 @@ class TestByNode:
     def test_pods_of_one_name_in_two_namespaces_are_two(self, cluster: Cluster) -> None:
         for namespace in ("ai", "web"):
             cluster.bound._apply(Event("ADDED", _pod("a", "n1", 5, namespace=namespace)))
-        assert [pod.path for pod in cluster.bound.on("n1")] == ["ai/a", "web/a"]
+        assert [pod.path for pod in cluster.bound.pods_on("n1")] == ["ai/a", "web/a"]
 
     def test_a_list_replaces_what_was_known(self, cluster: Cluster, api: Api) -> None:
         cluster.bound._apply(Event("ADDED", _pod("a", "n1", 5)))

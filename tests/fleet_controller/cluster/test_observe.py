@@ -56,7 +56,7 @@ def api() -> Iterator[Api]:
 @pytest.fixture
 def cluster(api: Api) -> Iterator[Cluster]:
     stop = threading.Event()
-    made = Cluster.of(cast(Client, api))
+    made = Cluster.for_client(cast(Client, api))
     made.follow(stop)
     for _ in range(4):
         assert api.watching.acquire(timeout=30)
@@ -121,7 +121,7 @@ def _node(name: str, version: int) -> dict[str, Any]:
 
 
 def test_a_late_answer_does_not_bring_back_what_has_been_deleted() -> None:
-    nodes = Cluster.of(cast(Client, Api())).nodes
+    nodes = Cluster.for_client(cast(Client, Api())).nodes
     nodes.put(_node("n", 104))
     nodes._apply(Event("DELETED", _node("n", 106)))
     nodes.put(_node("n", 105))
@@ -136,7 +136,7 @@ def test_a_late_answer_does_not_bring_back_what_has_been_deleted() -> None:
 
 def test_a_late_answer_does_not_bring_back_what_a_list_no_longer_had() -> None:
     """Its end was in no watch: that was lost."""
-    nodes = Cluster.of(cast(Client, Api())).nodes
+    nodes = Cluster.for_client(cast(Client, Api())).nodes
     nodes.put(_node("n", 104))
     nodes._apply(Event("LISTED", {"metadata": {"resourceVersion": "120"}}, ()))
     nodes.put(_node("n", 105))
@@ -161,14 +161,14 @@ def test_the_news_of_a_write_is_not_read_once_more() -> None:
 
 def test_few_deleted_objects_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collection, "_TOMBSTONES", 2)
-    nodes = Cluster.of(cast(Client, Api())).nodes
+    nodes = Cluster.for_client(cast(Client, Api())).nodes
     for version in range(5, 9):
         nodes._apply(Event("DELETED", _node(f"n{version}", version)))
     assert list(nodes._deleted) == ["n7", "n8"]
 
 
 def test_a_list_that_is_older_than_what_is_known_takes_nothing_back() -> None:
-    nodes = Cluster.of(cast(Client, Api())).nodes
+    nodes = Cluster.for_client(cast(Client, Api())).nodes
     nodes.put(_node("n", 20))
     old = Event("LISTED", {"metadata": {"resourceVersion": "10"}}, ())
     nodes._apply(old)
@@ -203,7 +203,7 @@ def _operand(name: str, *, waits: bool) -> dict[str, Any]:
 def test_operands_of_many_nodes_are_one_list_in_pages() -> None:
     """Not one list for each node: a hundred pools that join would be two hundred."""
     api = Listing([_operand(f"p{i}", waits=i == 2) for i in range(5)])
-    found = Cluster.of(cast(Client, api)).waiting_operands({f"n{i}" for i in range(11)})
+    found = Cluster.for_client(cast(Client, api)).waiting_operands({f"n{i}" for i in range(11)})
     assert [pod["metadata"] for pod in found] == [{"name": "p2"}]
     assert "containers" not in found[0]["spec"], "next to nothing of it is kept"
     assert len(api.asked) == 3
@@ -213,7 +213,7 @@ def test_operands_of_many_nodes_are_one_list_in_pages() -> None:
 
 def test_operands_of_a_few_nodes_come_from_the_api_servers_index() -> None:
     api = Listing([_operand("p0", waits=False), _operand("p1", waits=True)])
-    found = Cluster.of(cast(Client, api)).waiting_operands({"n1", "n2"})
+    found = Cluster.for_client(cast(Client, api)).waiting_operands({"n1", "n2"})
     assert {pod["metadata"]["name"] for pod in found} == {"p1"}
     selected = sorted(one["fieldSelector"] for one in api.asked)
     assert selected == ["spec.nodeName=", "spec.nodeName=n1", "spec.nodeName=n2"]
@@ -222,7 +222,7 @@ def test_operands_of_a_few_nodes_come_from_the_api_servers_index() -> None:
 def test_warnings_are_listed_in_pages() -> None:
     names = [f"halves.{i:016x}" for i in range(5)]
     api = Listing([_event(name) for name in names])
-    found = Cluster.of(cast(Client, api)).warnings()
+    found = Cluster.for_client(cast(Client, api)).warnings()
     assert sorted(found) == names
     assert len(api.asked) == 3
 
@@ -241,4 +241,4 @@ def test_an_event_that_cannot_be_read_hides_no_warning() -> None:
         {"metadata": {"name": f"halves.{'2' * 16}"}},
     ]
     api = Listing([*odd, _event(mine)])
-    assert set(Cluster.of(cast(Client, api)).warnings()) == {mine}
+    assert set(Cluster.for_client(cast(Client, api)).warnings()) == {mine}

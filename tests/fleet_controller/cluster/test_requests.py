@@ -36,7 +36,7 @@ class Fleet:
             self.edge.put(POOLS, _pool(name, of_a_pool))
         for name, pool in self.nodes.items():
             self.edge.put(NODES, _node(name, pool))
-        self.cluster = Cluster.of(self.edge.as_client())
+        self.cluster = Cluster.for_client(self.edge.as_client())
         self.loop = Loop(self.cluster, clock=lambda: self.now)
         self.loop._statuses = StatusPace(clock=lambda: self.now)
 

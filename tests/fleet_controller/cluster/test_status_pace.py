@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slicewright.fleet_controller.cluster.status_pace import (
     COUNTED_A_SECOND,
     COUNTED_EVERY_S,
-    Paced,
+    PacedActions,
     StatusPace,
     only_counts,
 )
@@ -44,8 +44,8 @@ class Time:
     def __post_init__(self) -> None:
         self.pace = StatusPace(clock=lambda: self.now)
 
-    def of(self, pools: dict[str, Pool], *actions: Action) -> Paced:
-        return self.pace.of(actions, pools)
+    def select_due(self, pools: dict[str, Pool], *actions: Action) -> PacedActions:
+        return self.pace.select_due(actions, pools)
 
 
 def _named(pool: Pool, count: int) -> dict[str, Pool]:
@@ -54,11 +54,15 @@ def _named(pool: Pool, count: int) -> dict[str, Pool]:
 
 def test_what_counts_on_is_written_once_a_second(pool: Pool) -> None:
     time, pools, counted = Time(), _named(pool, 1), SetPoolStatus(pool="p0", status=_status(1))
-    assert time.of(pools, _NODE, counted) == Paced(now=(_NODE, counted), put_off_s=None)
+    assert time.select_due(pools, _NODE, counted) == PacedActions(
+        now=(_NODE, counted), put_off_s=None
+    )
     time.now += 0.25
-    assert time.of(pools, _NODE, counted) == Paced(now=(_NODE,), put_off_s=COUNTED_EVERY_S - 0.25)
+    assert time.select_due(pools, _NODE, counted) == PacedActions(
+        now=(_NODE,), put_off_s=COUNTED_EVERY_S - 0.25
+    )
     time.now += COUNTED_EVERY_S - 0.25
-    assert time.of(pools, counted).now == (counted,)
+    assert time.select_due(pools, counted).now == (counted,)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +77,10 @@ def test_what_counts_on_is_written_once_a_second(pool: Pool) -> None:
 )
 def test_what_says_more_is_written_at_once(more: dict[str, Any], pool: Pool) -> None:
     time, pools = Time(), _named(pool, 1)
-    time.of(pools, SetPoolStatus(pool="p0", status=_status(1)))
+    time.select_due(pools, SetPoolStatus(pool="p0", status=_status(1)))
     says = SetPoolStatus(pool="p0", status=_status(2, **more))
     assert not only_counts(pools["p0"].status, says)
-    assert time.of(pools, says) == Paced(now=(says,), put_off_s=None)
+    assert time.select_due(pools, says) == PacedActions(now=(says,), put_off_s=None)
 
 
 def test_the_first_status_of_a_pool_is_no_mere_count(pool: Pool) -> None:
@@ -85,9 +89,9 @@ def test_the_first_status_of_a_pool_is_no_mere_count(pool: Pool) -> None:
 
 def test_a_pool_that_is_gone_is_forgotten(pool: Pool) -> None:
     time, pools, counted = Time(), _named(pool, 1), SetPoolStatus(pool="p0", status=_status(1))
-    time.of(pools, counted)
-    time.of({})
-    assert time.of(pools, counted).now == (counted,), "another one of its name"
+    time.select_due(pools, counted)
+    time.select_due({})
+    assert time.select_due(pools, counted).now == (counted,), "another one of its name"
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -101,11 +105,11 @@ def test_no_more_than_so_many_a_second_and_each_pool_in_its_turn(
     known = _named(one, pools)
     actions = [SetPoolStatus(pool=name, status=_status(1)) for name in known]
     written = {name: [time.now] for name in known}
-    time.of(known, *actions)
+    time.select_due(known, *actions)
     every = max(COUNTED_EVERY_S, pools / COUNTED_A_SECOND)
     for step in steps:
         time.now += step
-        paced = time.of(known, *actions)
+        paced = time.select_due(known, *actions)
         for action in paced.now:
             assert isinstance(action, SetPoolStatus)
             written[action.pool].append(time.now)

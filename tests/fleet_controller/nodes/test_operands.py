@@ -70,7 +70,7 @@ class Api:
 
 
 def cluster(api: Api) -> Cluster:
-    return Cluster.of(cast(Client, api))
+    return Cluster.for_client(cast(Client, api))
 
 
 @pytest.fixture

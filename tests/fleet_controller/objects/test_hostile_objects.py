@@ -205,7 +205,7 @@ class World:
         for path, body in odd.items():
             self.edge.put(path, body)
         self.now = NOW
-        self.cluster = Cluster.of(self.edge.as_client())
+        self.cluster = Cluster.for_client(self.edge.as_client())
         self.loop = Loop(self.cluster, clock=lambda: self.now)
 
     def add_hostile(self, name: str, changes: dict[str, tuple[odd_values.Path, Any]]) -> None:

@@ -253,7 +253,7 @@ class Fleet:
             },
         )
         self.now = NOW
-        self.cluster = Cluster.of(self.edge.as_client())
+        self.cluster = Cluster.for_client(self.edge.as_client())
         self.cluster.pools._clock = lambda: self.now
         self.loop = Loop(self.cluster, clock=lambda: self.now)
 

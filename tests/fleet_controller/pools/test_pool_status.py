@@ -17,7 +17,7 @@ from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool import Pool
 from slicewright.fleet_controller.pools.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
 from slicewright.fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
-from slicewright.fleet_controller.rollout.progress import how_far
+from slicewright.fleet_controller.rollout.progress import progress_text
 from slicewright.fleet_controller.rollout.rollout import Rollout
 from tests.fleet_controller.builders import build_node, build_pool
 from tests.fleet_controller.rollout_world import known
@@ -63,7 +63,7 @@ def conditions(
 
 
 def far(rollout: Rollout, members: int = 2) -> str:
-    return how_far(rollout, POOL, members)
+    return progress_text(rollout, POOL, members)
 
 
 def test_a_rollout_that_goes_on_is_progress_and_not_yet_proof() -> None:

@@ -12,8 +12,8 @@ from slicewright.apis.names import POOL_LABEL
 from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
 from slicewright.fleet_controller.nodes.assess import assess
 from slicewright.fleet_controller.objects.layout_change import change_of
+from slicewright.fleet_controller.rollout.pool_target import is_version
 from slicewright.fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
-from slicewright.fleet_controller.rollout.wanted import is_version
 from tests.fleet_controller.builders import build_pool
 from tests.fleet_controller.rollout.test_rollout import condition, reason, steps
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, known

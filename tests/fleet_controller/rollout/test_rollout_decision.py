@@ -18,7 +18,7 @@ from slicewright.fleet_controller.objects.layout_change import Change, Phase, ch
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.node_pods import NodePod
 from slicewright.fleet_controller.objects.pool import Pool
-from slicewright.fleet_controller.rollout.progress import how_far
+from slicewright.fleet_controller.rollout.progress import progress_text
 from slicewright.fleet_controller.rollout.rollout import (
     Rollout,
     decide_rollout,
@@ -105,30 +105,30 @@ class TestWhatIsSaid:
             failed=("f",),
             waiting=("w1", "w2", "w3", "w4", "w5"),
         )
-        assert how_far(rollout, pool(), 8) == (
+        assert progress_text(rollout, pool(), 8) == (
             "1 of 8 nodes have layout new; changing: c; failed: f; waiting: w1, w2, w3 and 2 more"
         )
 
     def test_three_are_named_without_more(self) -> None:
         rollout = Rollout(wanted_layout="new", waiting=("a", "b", "c"))
-        assert how_far(rollout, pool(), 3).endswith("; waiting: a, b, c")
+        assert progress_text(rollout, pool(), 3).endswith("; waiting: a, b, c")
         rollout = Rollout(wanted_layout="new", waiting=("a", "b", "c", "d"))
-        assert how_far(rollout, pool(), 4).endswith("; waiting: a, b, c and 1 more")
+        assert progress_text(rollout, pool(), 4).endswith("; waiting: a, b, c and 1 more")
 
     def test_what_there_is_none_of_is_left_out(self) -> None:
         assert (
-            how_far(Rollout(wanted_layout="new", done=2), pool(), 2)
+            progress_text(Rollout(wanted_layout="new", done=2), pool(), 2)
             == "2 of 2 nodes have layout new"
         )
 
     @pytest.mark.parametrize("stopped", ["paused", "aborted"])
     def test_the_message_says_how_to_go_on(self, stopped: str) -> None:
-        said = how_far(Rollout(wanted_layout="new", stopped=stopped), pool(), 2)
+        said = progress_text(Rollout(wanted_layout="new", stopped=stopped), pool(), 2)
         go_on = "slicewright rollout resume p"
         assert said.endswith(f"; it is {stopped}; to go on: {go_on}")
 
     def test_progress_asks_to_repair_failed_nodes(self) -> None:
-        said = how_far(Rollout(wanted_layout="new", stopped="failed"), pool(), 2)
+        said = progress_text(Rollout(wanted_layout="new", stopped="failed"), pool(), 2)
         assert said.endswith("; no further node changes until the failed nodes are repaired")
 
     def test_a_rollout_of_nothing_is_the_default(self) -> None:

@@ -15,7 +15,7 @@ from slicewright.fleet_controller.objects.layout_change import Phase
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.node_pods import NodePod
 from slicewright.fleet_controller.rollout.change_actions import CordonNode
-from slicewright.fleet_controller.rollout.progress import how_far
+from slicewright.fleet_controller.rollout.progress import progress_text
 from slicewright.fleet_controller.rollout.rollout import Rollout, decide_rollout, needs_pods
 from tests.fleet_controller.rollout.test_driver_steps import OLD_POD
 from tests.fleet_controller.rollout.test_driver_upgrade import NEW, OLD
@@ -107,9 +107,9 @@ def test_pods_are_needed_of_a_node_that_has_just_joined_and_of_a_silent_driver()
 def test_progress_names_the_change_that_is_undone() -> None:
     declared = KnownLayout(mig_config="newer", layout_hash="h", desired="")
     undone = replace(pool(), declared=declared)
-    assert how_far(Rollout(wanted_layout="new"), undone, 2) == (
+    assert progress_text(Rollout(wanted_layout="new"), undone, 2) == (
         "0 of 2 nodes have layout new, to which the change to newer is undone"
     )
     same = replace(declared, mig_config="new")
     for not_undone in (replace(undone, declared=same), replace(undone, declared=None)):
-        assert how_far(Rollout(), not_undone, 1) == "0 of 1 node has layout new"
+        assert progress_text(Rollout(), not_undone, 1) == "0 of 1 node has layout new"

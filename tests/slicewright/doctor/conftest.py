@@ -20,7 +20,7 @@ from tests.slicewright.served_clouds import served_clouds
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every registry has every image: none is asked by a test of something else."""
     everywhere = frozenset({"amd64", "arm64"})
-    monkeypatch.setattr("slicewright.doctor.asked.registry.architectures", lambda _: everywhere)
+    monkeypatch.setattr("slicewright.doctor.preflight.registry.architectures", lambda _: everywhere)
 
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"

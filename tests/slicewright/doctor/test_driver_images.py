@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slicewright.doctor import asked
+from slicewright.doctor import preflight
 from slicewright.doctor.ask import registry
 from slicewright.doctor.checks.driver_images import DriverImage, driver_image, driver_image_findings
 from slicewright.doctor.findings import Finding, NotAnswered
@@ -120,7 +120,7 @@ def test_what_the_operator_would_pull_is_asked_for_and_nothing_else() -> None:
 
 def said(served: str, version: str) -> Finding:
     fleet = byo(driver={"enabled": True, "version": version}, registry=served)
-    (found,) = asked._driver(fleet)
+    (found,) = preflight._driver(fleet)
     return found
 
 

@@ -9,16 +9,16 @@ from rich.console import Console
 
 from slicewright import cli
 from slicewright.commands.drift import _show, exit_code
-from slicewright.drift.findings import Between, Drift, Finding, Unseen, as_json
+from slicewright.drift.findings import Comparison, Drift, FailedComparison, Finding, as_json
 
 FOUND = Finding(
-    between=Between.CLOUD, where="group a", difference="size: 2 → 1", heal="pulumi up -s x"
+    comparison=Comparison.CLOUD, where="group a", difference="size: 2 → 1", heal="pulumi up -s x"
 )
-UNSEEN = Unseen(between=Between.SILICON, why="no answer", remedy="log in")
+UNSEEN = FailedComparison(comparison=Comparison.SILICON, why="no answer", remedy="log in")
 
 
-def made(*findings: Finding, unseen: tuple[Unseen, ...] = ()) -> Drift:
-    return Drift(stack="x", findings=findings, unseen=unseen, compared=tuple(Between))
+def made(*findings: Finding, unseen: tuple[FailedComparison, ...] = ()) -> Drift:
+    return Drift(stack="x", findings=findings, unseen=unseen, compared=tuple(Comparison))
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_a_command_that_heals_several_findings_is_shown_once_and_whole(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     long = f"kubectl patch {'x' * 200}"
-    other = Finding(between=Between.OPERATOR, where="p", difference="w", heal=long)
-    text = Finding(between=Between.SILICON, where="n", difference="GpuLost", heal="")
+    other = Finding(comparison=Comparison.OPERATOR, where="p", difference="w", heal=long)
+    text = Finding(comparison=Comparison.SILICON, where="n", difference="GpuLost", heal="")
     _show(made(FOUND, FOUND, other, text, unseen=(UNSEEN,)), Console(width=80))
     lines = capsys.readouterr().out.splitlines()
     assert "command 1: pulumi up -s x" in lines

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slicewright.drift.gpu_operator import Installed, operator_drift
+from slicewright.drift.gpu_operator import OperatorObjects, operator_drift
 from slicewright.infra import manifests, plan
 from slicewright.infra.plan import FleetPlan
 from slicewright.rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
@@ -24,10 +24,10 @@ def fleet() -> FleetPlan:
 
 
 @pytest.fixture
-def installed(fleet: FleetPlan) -> Installed:
+def installed(fleet: FleetPlan) -> OperatorObjects:
     """As the chart makes it from the stack's values."""
     files = manifests.operator_files(fleet)
-    return Installed(
+    return OperatorObjects(
         policy=cluster_policy_spec(merged(manifests.operator_values(fleet, files))),
         chart="v26.7.0",
         configs={file.name: dict(file.data) for file in files},
@@ -39,7 +39,7 @@ def test_what_the_chart_makes_has_not_drifted(stack: str) -> None:
     fleet = plan.read_file(STACKS / f"Pulumi.{stack}.yaml")
     files = manifests.operator_files(fleet)
     assert fleet.operator is not None
-    as_made = Installed(
+    as_made = OperatorObjects(
         policy=cluster_policy_spec(merged(manifests.operator_values(fleet, files))),
         chart=fleet.operator.chart_version,
         configs={file.name: dict(file.data) for file in files},
@@ -67,7 +67,7 @@ def _changed(policy: dict[str, Any], section: str, **more: Any) -> dict[str, Any
     ],
 )
 def test_a_setting_that_was_changed_is_named_with_the_command_that_sets_it(
-    fleet: FleetPlan, installed: Installed, section: str, change: dict[str, Any], said: str
+    fleet: FleetPlan, installed: OperatorObjects, section: str, change: dict[str, Any], said: str
 ) -> None:
     policy = _changed(dict(installed.policy or {}), section, **change)
     (found,) = operator_drift(replace(installed, policy=policy), fleet, "eks-a100")
@@ -79,7 +79,7 @@ def test_a_setting_that_was_changed_is_named_with_the_command_that_sets_it(
 
 
 def test_a_setting_that_the_stack_does_not_declare_is_the_charts(
-    fleet: FleetPlan, installed: Installed
+    fleet: FleetPlan, installed: OperatorObjects
 ) -> None:
     policy = _changed(dict(installed.policy or {}), "dcgm", hostPort=5555)
     assert operator_drift(replace(installed, policy=policy), fleet, "eks-a100") == []
@@ -98,7 +98,7 @@ def test_a_setting_that_the_stack_does_not_declare_is_the_charts(
     ],
 )
 def test_a_different_chart_version_is_drift(
-    fleet: FleetPlan, installed: Installed, chart: str | None, said: str, heal: str
+    fleet: FleetPlan, installed: OperatorObjects, chart: str | None, said: str, heal: str
 ) -> None:
     (found,) = operator_drift(replace(installed, chart=chart), fleet, "eks-a100")
     assert (found.where, found.difference) == ("Helm release gpu-operator", said)
@@ -106,13 +106,13 @@ def test_a_different_chart_version_is_drift(
 
 
 def test_the_chart_of_the_same_version_without_its_v_is_the_same(
-    fleet: FleetPlan, installed: Installed
+    fleet: FleetPlan, installed: OperatorObjects
 ) -> None:
     assert operator_drift(replace(installed, chart="26.7.0"), fleet, "eks-a100") == []
 
 
 def test_a_config_map_that_is_gone_or_has_other_content_is_found(
-    fleet: FleetPlan, installed: Installed
+    fleet: FleetPlan, installed: OperatorObjects
 ) -> None:
     (name,) = installed.configs
     (gone,) = operator_drift(replace(installed, configs={}), fleet, "eks-a100")
@@ -125,7 +125,7 @@ def test_a_config_map_that_is_gone_or_has_other_content_is_found(
 
 
 def test_a_policy_that_is_gone_is_made_again_from_the_release(
-    fleet: FleetPlan, installed: Installed
+    fleet: FleetPlan, installed: OperatorObjects
 ) -> None:
     (found,) = operator_drift(replace(installed, policy=None), fleet, "eks-a100")
     assert found.heal == (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from slicewright.drift.findings import Between, Finding
-from slicewright.drift.resources import at, cloud_drift, pending_creations, program_drift
+from slicewright.drift.findings import Comparison, Finding
+from slicewright.drift.resources import cloud_drift, pending_creations, program_drift, value_at
 from slicewright.preview.steps import read_preview
 
 URN = "urn:pulumi:dev::tiny::slicewright:index:GkeCluster$gcp:container/nodePool:NodePool::gke-a"
@@ -34,7 +34,7 @@ def test_a_value_that_the_cloud_has_changed_is_shown_with_both() -> None:
     assert unseen == []
     assert findings == [
         Finding(
-            between=Between.CLOUD,
+            comparison=Comparison.CLOUD,
             where=WHERE,
             difference="nodeCount: 2 → 1",
             heal="pulumi up --refresh --stack dev",
@@ -87,7 +87,7 @@ def test_a_preview_that_failed_is_no_proof_of_anything() -> None:
     failed = preview(diagnostics=[{"severity": "error", "message": "error: no\n  credentials"}])
     findings, (unseen,) = program_drift(failed, "dev")
     assert findings == []
-    assert (unseen.between, unseen.why) == (Between.PROGRAM, "no credentials")
+    assert (unseen.comparison, unseen.why) == (Comparison.PROGRAM, "no credentials")
 
 
 def test_secrets_and_whole_objects_are_not_shown() -> None:
@@ -119,10 +119,10 @@ def test_only_the_first_of_many_changed_fields_are_named() -> None:
 )
 def test_a_property_path_leads_to_its_value(path: str, value: int | None) -> None:
     known = {"a": {"b": 1}, "list": [{}, {"c": 2}], "labels": {"k8s.io/x": 3}}
-    assert at(known, path) == value
+    assert value_at(known, path) == value
 
 
 def test_a_creation_that_was_cut_off_is_not_compared() -> None:
     (unseen,) = pending_creations([URN], "dev")
-    assert unseen.between is Between.CLOUD
+    assert unseen.comparison is Comparison.CLOUD
     assert unseen.remedy == "slicewright recover --stack dev"

@@ -10,7 +10,7 @@ import pytest
 
 from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
 from slicewright.apis.names import DEGRADED, POOL_LABEL, VERIFIED
-from slicewright.drift.findings import Between
+from slicewright.drift.findings import Comparison
 from slicewright.drift.silicon import silicon_drift
 from slicewright.fleet_controller.objects.condition import Condition
 from slicewright.fleet_controller.objects.node import Node
@@ -132,7 +132,7 @@ def test_a_wrong_layout_is_fixed_by_the_partitioner_of_the_node(stack: str, heal
     seen = found(stack, condition("False", "WrongLayout"))
     (finding,), unseen = silicon_drift(seen, fleet(stack), stack, NOW)
     assert unseen == []
-    assert (finding.between, finding.where) == (Between.SILICON, "node n0")
+    assert (finding.comparison, finding.where) == (Comparison.SILICON, "node n0")
     assert finding.difference == "WrongLayout: why: WrongLayout"
     assert finding.heal == heal
 

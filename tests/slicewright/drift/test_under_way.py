@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from slicewright.doctor.findings import CannotAsk
+from slicewright.drift.comparisons import DriftCheck
 from slicewright.drift.findings import Drift
-from slicewright.drift.looking import Looking
 from slicewright.infra import plan
 from slicewright.live.access import NoCluster
-from slicewright.locks import asking
+from slicewright.locks import lock_queries
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGED = {"steps": [{"op": "create", "urn": "urn:pulumi:x::p::a:b/c:D::e", "newState": {}}]}
@@ -43,7 +43,7 @@ def looked(*holders: Sequence[str]) -> tuple[Drift, Engine]:
     answers = iter(holders)
     engine = Engine()
     cluster: Callable[[], object] = no_cluster
-    drift = Looking(
+    drift = DriftCheck(
         stack="x",
         fleet=plan.read_file(ROOT / "stacks" / "Pulumi.gke-h100.yaml"),
         pulumi=engine,
@@ -67,7 +67,7 @@ def test_without_an_update_what_differs_is_drift() -> None:
 def test_beside_an_update_nothing_is_called_drift_and_nothing_is_called_none(when: str) -> None:
     drift, engine = looked((HOLDER,)) if when == "before" else looked((), (HOLDER,))
     assert (drift.state, drift.findings) == ("unseen", ())
-    assert {unseen.between for unseen in drift.unseen} == set(drift.compared)
+    assert {unseen.comparison for unseen in drift.unseen} == set(drift.compared)
     assert all(HOLDER in unseen.why for unseen in drift.unseen)
     assert "slicewright unlock --stack x" in drift.unseen[0].remedy
     assert engine.looks == (0 if when == "before" else 1)
@@ -92,13 +92,13 @@ def test_who_holds_a_lock_is_named_and_a_lock_that_cannot_be_read_is_one(
     tmp_path: Path, backend: Callable[[str], None]
 ) -> None:
     backend(f"file://{tmp_path}/state")
-    assert asking.holders("prod") == ()
+    assert lock_queries.holders("prod") == ()
     locks = tmp_path / "state/.pulumi/locks/organization/fleet/prod"
     locks.mkdir(parents=True)
     lock = {"pid": 7, "username": "ci", "hostname": "runner-1"}
     (locks / "a.json").write_text(json.dumps({**lock, "timestamp": "2026-11-28T02:00:00Z"}))
     (locks / "b.json").write_text("{")
-    named, unreadable = asking.holders("prod")
+    named, unreadable = lock_queries.holders("prod")
     assert named == HOLDER
     assert "is not a lock in Pulumi's format" in unreadable
 
@@ -108,7 +108,7 @@ def test_a_backend_whose_locks_are_not_read_says_of_none(
     backend: Callable[[str], None], url: str
 ) -> None:
     backend(url)
-    assert asking.holders("prod") == ()
+    assert lock_queries.holders("prod") == ()
 
 
 def test_a_pulumi_that_is_not_there_is_no_answer(
@@ -116,4 +116,4 @@ def test_a_pulumi_that_is_not_there_is_no_answer(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotAsk, match="install it"):
-        asking.holders("prod")
+        lock_queries.holders("prod")

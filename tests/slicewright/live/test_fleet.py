@@ -16,7 +16,7 @@ from slicewright.exit_codes import DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.fleet_controller.objects.pool import Pool
 from slicewright.fleet_controller.rollout.applying import FAILED_S
 from slicewright.fleet_controller.rollout.drain import Refusal
-from slicewright.live.asks import Refused, ask
+from slicewright.live.annotation_change import Refused, derive_annotation
 from slicewright.live.fleet import fleet_of
 from slicewright.live.reading import ClusterObjects
 from slicewright.live.text import lines, log_lines
@@ -327,13 +327,13 @@ class TestAsks:
         return _pool(world)
 
     def test_a_pause_says_what_is_finished_and_what_stays(self, rolling: PoolView) -> None:
-        asked = ask("pause", rolling, "")
+        asked = derive_annotation("pause", rolling, "")
         assert asked.value == "paused"
         assert "being partitioned, will finish: n0" in asked.messages
         assert "drained, stay cordoned: n1" in asked.messages
 
     def test_an_abort_follows_a_pause(self, rolling: PoolView) -> None:
-        asked = ask("abort", rolling, "paused")
+        asked = derive_annotation("abort", rolling, "paused")
         assert asked.value == "aborted"
         assert "back into service unchanged: n1" in asked.messages
 
@@ -341,20 +341,20 @@ class TestAsks:
     def test_what_is_so_already_is_not_written(
         self, verb: Any, now: str, rolling: PoolView
     ) -> None:
-        assert ask(verb, rolling, now).value is None
+        assert derive_annotation(verb, rolling, now).value is None
 
     def test_a_resume_says_the_order(self, rolling: PoolView) -> None:
-        asked = ask("resume", rolling, "paused")
+        asked = derive_annotation("resume", rolling, "paused")
         assert asked.value == ""
         assert asked.messages[1] == "nodes to change, in this order: n0, n1, n2"
 
     def test_an_annotation_that_means_nothing_is_not_overwritten(self, rolling: PoolView) -> None:
         with pytest.raises(Refused, match="'stop', which is invalid"):
-            ask("pause", rolling, "stop")
+            derive_annotation("pause", rolling, "stop")
 
     def test_a_pool_without_a_rollout_is_refused(self, world: World) -> None:
         with pytest.raises(Refused, match="has no rollout"):
-            ask("abort", _pool(world), "")
+            derive_annotation("abort", _pool(world), "")
         by_gke: Mapping[str, Any] = {"layout": ""}
         with pytest.raises(Refused, match="another layout needs new nodes"):
-            ask("abort", replace(_pool(world), **by_gke), "")
+            derive_annotation("abort", replace(_pool(world), **by_gke), "")

@@ -20,10 +20,10 @@ from slicewright.fleet_controller.objects.bounds import seconds
 from slicewright.infra import plan
 from slicewright.kubeapi import Unreachable
 from slicewright.live import shapes
-from slicewright.live.as_json import as_json
-from slicewright.live.asks import VERBS, Refused, Verb
+from slicewright.live.annotation_change import VERBS, Refused, Verb
 from slicewright.live.coming import affected, coming
 from slicewright.live.fleet import fleet_of
+from slicewright.live.fleet_json import as_json
 from slicewright.live.looking import CannotLook
 from slicewright.live.reading import read
 from slicewright.live.text import lines, log_lines

@@ -9,7 +9,7 @@ import pytest
 from slicewright.apis.names import POOL_LABEL
 from slicewright.kubeapi import ApiError, Client, Unreachable
 from slicewright.live.access import NoCluster
-from slicewright.live.looking import CannotLook, found_in
+from slicewright.live.looking import CannotLook, read_objects
 from slicewright.live.reading import ClusterObjects, NotInstalled, drained, read
 
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
@@ -163,18 +163,18 @@ def test_a_refused_token_is_renewed_once() -> None:
     old, new = Server(), Server()
     old.refuses[POOLS] = new.refuses["/never"] = 401
     access = _Access(old, new)
-    assert len(found_in(cast("Any", access), pods_of=drained).nodes) == 5
+    assert len(read_objects(cast("Any", access), pods_of=drained).nodes) == 5
     assert access.renewed == 1
     with pytest.raises(CannotLook, match="does not accept the credentials"):
-        found_in(cast("Any", _Access(old, old)), pods_of=drained)
+        read_objects(cast("Any", _Access(old, old)), pods_of=drained)
 
 
 def test_every_failure_is_one_sentence_with_a_remedy() -> None:
     gone = Server()
     gone.refuses[POOLS] = 404
     with pytest.raises(CannotLook, match="slicewright is not installed in this cluster"):
-        found_in(cast("Any", _Access(gone)), pods_of=drained)
+        read_objects(cast("Any", _Access(gone)), pods_of=drained)
     with pytest.raises(CannotLook, match="no kubeconfig"):
-        found_in(cast("Any", _Access(NoCluster("no kubeconfig"))), pods_of=drained)
+        read_objects(cast("Any", _Access(NoCluster("no kubeconfig"))), pods_of=drained)
     with pytest.raises(CannotLook, match=r"context c \(https://c\) does not answer: refused"):
-        found_in(cast("Any", _Access(Unreachable("refused"))), pods_of=drained)
+        read_objects(cast("Any", _Access(Unreachable("refused"))), pods_of=drained)

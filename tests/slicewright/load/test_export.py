@@ -11,8 +11,8 @@ import pytest
 
 from slicewright.cli import BAD_INPUT, VERIFIED, main
 from slicewright.load import export
-from slicewright.load.asked import Target
-from tests.slicewright.load.test_asked import load
+from slicewright.load.load import Target
+from tests.slicewright.load.test_results import load
 
 STACK = str(Path(__file__).parents[2] / "infra/golden/autoscaling.yaml")
 

@@ -12,7 +12,7 @@ import yaml
 from slicewright.infra import plan, stack_file
 from slicewright.kubeapi import ApiError, Client
 from slicewright.load import targets
-from slicewright.load.asked import Target
+from slicewright.load.load import Target
 
 GOLDEN = Path(__file__).parents[2] / "infra/golden"
 SERVICE = "/api/v1/namespaces/ai/services/llm"
@@ -66,7 +66,7 @@ def pod(name: str, address: str | None, *, ready: bool = True, **metadata: str) 
     ],
 )
 def test_a_load_balancer_has_an_address(ingress: dict[str, str], url: str) -> None:
-    (found,) = targets.of_service(client(service=service("LoadBalancer", ingress)), workload())
+    (found,) = targets.service_targets(client(service=service("LoadBalancer", ingress)), workload())
     assert found == Target(name="Service ai/llm", url=url)
 
 
@@ -79,7 +79,7 @@ def test_a_load_balancer_has_an_address(ingress: dict[str, str], url: str) -> No
 )
 def test_without_an_address_the_other_ways_are_named(kind: str, why: str) -> None:
     with pytest.raises(targets.NoAddress) as refused:
-        targets.of_service(client(service=service(kind)), workload())
+        targets.service_targets(client(service=service(kind)), workload())
     said = str(refused.value)
     assert why in said
     for way in ("--pods", "--url http://llm.ai.svc:8000", "kubectl -n ai port-forward service/llm"):
@@ -88,7 +88,7 @@ def test_without_an_address_the_other_ways_are_named(kind: str, why: str) -> Non
 
 def test_a_service_that_is_not_there_is_named() -> None:
     with pytest.raises(targets.NoAddress, match="no Service ai/llm; has `pulumi up` finished"):
-        targets.of_service(client(), workload())
+        targets.service_targets(client(), workload())
 
 
 def test_each_ready_pod_is_a_target_with_its_node_and_partition() -> None:
@@ -102,7 +102,7 @@ def test_each_ready_pod_is_a_target_with_its_node_and_partition() -> None:
     asked = workload()
     assert asked.profiles
     (partition,) = asked.profiles
-    assert targets.of_pods(client(pods={"items": pods}), asked) == (
+    assert targets.pod_targets(client(pods={"items": pods}), asked) == (
         Target(
             name="llm-a",
             url="http://[fd00::1]:8000",
@@ -116,7 +116,7 @@ def test_each_ready_pod_is_a_target_with_its_node_and_partition() -> None:
 def test_without_a_ready_pod_there_is_nothing_to_ask() -> None:
     for pods in ([], [pod("llm-a", "10.0.0.1", ready=False)]):
         with pytest.raises(targets.NoAddress, match="no replica of ai/llm is ready"):
-            targets.of_pods(client(pods={"items": pods}), workload())
+            targets.pod_targets(client(pods={"items": pods}), workload())
 
 
 @pytest.mark.parametrize(

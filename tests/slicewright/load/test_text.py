@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from slicewright.load.asked import Load, Target
+from slicewright.load.load import Load, Target
 from slicewright.load.results import Figures, Results
 from slicewright.load.text import as_json, table
 

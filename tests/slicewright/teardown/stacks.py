@@ -16,8 +16,8 @@ from slicewright.rehearsal.clouds.core.errors import CloudError, ConnectionLost
 from slicewright.rehearsal.clouds.core.fake_control_planes import FakeNodes
 from slicewright.rehearsal.clouds.core.store import Store
 from slicewright.rehearsal.clouds.service import Cloud
-from slicewright.teardown.engine import Destroyed, EngineFailed, judged
-from slicewright.teardown.inside import Clock
+from slicewright.teardown.cluster_contents import Clock
+from slicewright.teardown.engine import DestroyOutcome, EngineFailed, judged
 from slicewright.teardown.subject import Subject
 from slicewright.teardown.sweep.account import Account
 from slicewright.teardown.sweep.aws import AwsAccount
@@ -269,7 +269,7 @@ class PlainDestroy:
 
     def destroy(
         self, *, without_cluster: bool, show: Callable[[str], None], meanwhile: Callable[[], None]
-    ) -> Destroyed:
+    ) -> DestroyOutcome:
         self.runs += 1
         self.without_cluster = without_cluster
         if self.expired:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slicewright.teardown.sweep.ingresses import of_ingresses
+from slicewright.teardown.sweep.ingresses import ingress_leftovers
 from slicewright.teardown.sweep.leftovers import ORDER, PROOFS, GoogleNetwork, Leftover
 
 API = "https://www.googleapis.com/compute/v1/"
@@ -35,7 +35,7 @@ def network(**found: list[Mapping[str, Any]]) -> GoogleNetwork:
 
 
 def names(found: GoogleNetwork, *known: Leftover) -> set[str]:
-    return {one.id.rpartition("/")[2] for one in of_ingresses(found, known) if one.proof}
+    return {one.id.rpartition("/")[2] for one in ingress_leftovers(found, known) if one.proof}
 
 
 def url_map(name: str, default: str, *more: str) -> Mapping[str, Any]:
@@ -101,7 +101,7 @@ def test_its_url_map_explains_the_hash_in_the_names_of_frontends() -> None:
     )
     own = {frontend(kind) for kind in ("um", "rm", "tp", "fr")}
     assert names(found, rule(UID)) == {ML, mine, *own}
-    kinds = {one.kind for one in of_ingresses(found, [rule(UID)])}
+    kinds = {one.kind for one in ingress_leftovers(found, [rule(UID)])}
     assert kinds <= {*ORDER}
     # What is known by another goes before it.
     explained = kinds - {"URL map", "backend service"}

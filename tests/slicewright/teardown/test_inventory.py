@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from slicewright.teardown.inventory import Inventory, Objects, Shared, foreign, inventory_of
+from slicewright.teardown.inventory import (
+    AffectedObjects,
+    Inventory,
+    Objects,
+    foreign,
+    inventory_of,
+)
 from slicewright.teardown.report import Report, as_json, lines_of
 from slicewright.teardown.subject import state_of
 
@@ -134,8 +140,8 @@ def test_what_others_have_where_the_stacks_deletion_reaches_is_in_the_inventory(
     ]
     pools = [{"metadata": {"name": name}} for name in ("a100", "of-another-stack")]
     assert STATE.namespaces == ["gpu-operator", "slicewright-system"]
-    assert foreign(Shared(inside=ours, gpu_pools=pools[:1]), STATE) == ()
-    assert foreign(Shared(inside=[*ours, *theirs], gpu_pools=pools), STATE) == (
+    assert foreign(AffectedObjects(inside=ours, gpu_pools=pools[:1]), STATE) == ()
+    assert foreign(AffectedObjects(inside=[*ours, *theirs], gpu_pools=pools), STATE) == (
         "CronJob gpu-operator/backup",
         "Service slicewright-system/fleet-controller",
         "Deployment gpu-operator/exporter",

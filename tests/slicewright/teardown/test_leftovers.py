@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from slicewright.teardown.sweep.aws_proofs import of_interfaces
+from slicewright.teardown.sweep.aws_proofs import interface_leftovers
 from slicewright.teardown.sweep.leftovers import (
     ORDER,
     GoogleNetwork,
     Leftover,
+    disk_leftovers,
     in_order,
     marked_by,
-    of_disks,
-    of_network,
-    of_snapshots,
+    network_leftovers,
+    snapshot_leftovers,
 )
 from slicewright.teardown.sweep.life import Life
 
@@ -53,7 +53,7 @@ def test_an_interface_without_tag_is_the_clusters_by_its_security_group() -> Non
             "Description": "ELB a1",
         }
 
-    found = of_interfaces(
+    found = interface_leftovers(
         [
             interface("eni-1", "sg-1"),
             interface("eni-2", "sg-2"),
@@ -72,7 +72,7 @@ def test_a_disk_is_the_clusters_by_name_and_location() -> None:
         labels = {"goog-k8s-cluster-name": cluster, "goog-k8s-cluster-location": location}
         return {"selfLink": f"{API}projects/acme/zones/z/disks/{name}", "labels": labels}
 
-    found = of_disks(
+    found = disk_leftovers(
         [
             disk("mine", "ml", "us-central1"),
             disk("elsewhere", "ml", "us-east1"),
@@ -117,7 +117,7 @@ def proven(
     name_taken: bool = False,
     life: Life = BEGUN,
 ) -> dict[str, bool]:
-    left = of_network(
+    left = network_leftovers(
         found, "ml", stack_networks=own, name_taken=name_taken, is_of_this_life=life.precedes
     )
     return {one.id.rpartition("/")[2]: bool(one.proof) for one in left}
@@ -174,11 +174,11 @@ def test_a_snapshot_of_compute_engine_is_known_by_its_disk_only() -> None:
         snapshot("theirs", "projects/acme/zones/z/disks/pvc-10"),
         snapshot("imported", None),
     ]
-    (mine,) = of_snapshots(found, [disk], frozenset())
+    (mine,) = snapshot_leftovers(found, [disk], frozenset())
     assert mine.id == "projects/acme/global/snapshots/mine"
     assert disk.id in mine.mark
     # A backup of the cluster's disk is somebody's.
     assert not mine.proof
-    assert of_snapshots(found, [], frozenset()) == []
+    assert snapshot_leftovers(found, [], frozenset()) == []
     named = frozenset({"projects/acme/global/snapshots/imported"})
-    assert [one.id for one in of_snapshots(found, [], named)] == [*named]
+    assert [one.id for one in snapshot_leftovers(found, [], named)] == [*named]

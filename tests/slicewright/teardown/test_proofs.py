@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from slicewright.teardown.evidence import life_of
-from slicewright.teardown.inventory import Objects, Shared, waiting_pools
+from slicewright.teardown.inventory import AffectedObjects, Objects, waiting_pools
 from slicewright.teardown.record import OUTPUT, record_text, recorded_life, with_record
 from slicewright.teardown.report import Report, lines_of
 from slicewright.teardown.subject import state_of
 from slicewright.teardown.sweep.aws_proofs import (
-    of_address,
-    of_balancer,
-    of_group,
-    of_instance,
-    of_log_group,
-    of_profile,
-    of_target_group,
-    of_template,
-    of_volume,
+    address_leftover,
+    balancer_leftover,
+    instance_leftover,
+    log_group_leftover,
+    profile_leftover,
+    security_group_leftover,
+    target_group_leftover,
+    template_leftover,
+    volume_leftover,
 )
 from slicewright.teardown.sweep.leftovers import CLUSTER_EXISTS, Leftover
 from slicewright.teardown.sweep.life import Life, moment
@@ -45,7 +45,7 @@ EBS = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}
 
 def balancer(vpc: str, **more: Any) -> Leftover:
     one = {"LoadBalancerArn": "arn:lb", "LoadBalancerName": "other", "VpcId": vpc, **more}
-    return of_balancer(one, TAGS, "ml", LIFE).leftover
+    return balancer_leftover(one, TAGS, "ml", LIFE).leftover
 
 
 def test_a_load_balancer_in_anothers_vpc_needs_a_service_that_has_it() -> None:
@@ -57,27 +57,27 @@ def test_a_load_balancer_in_anothers_vpc_needs_a_service_that_has_it() -> None:
 
 def test_what_hangs_on_a_load_balancer_is_proven_with_it() -> None:
     listed = {"LoadBalancerArn": "arn:lb", "LoadBalancerName": "a1", "SecurityGroups": ["sg-lb"]}
-    mine = of_balancer(listed, TAGS, "ml", LIFE)
-    theirs = of_balancer({**listed, "LoadBalancerName": "x"}, TAGS, "ml", LIFE)
+    mine = balancer_leftover(listed, TAGS, "ml", LIFE)
+    theirs = balancer_leftover({**listed, "LoadBalancerName": "x"}, TAGS, "ml", LIFE)
     group = {"GroupId": "sg-lb", "GroupName": "k8s-web", "VpcId": "vpc-else", "Tags": TAGS}
-    assert of_group(group, "ml", LIFE, [mine]).proof
-    assert not of_group(group, "ml", LIFE, [theirs]).proof
-    assert of_group({**group, "GroupName": "k8s-elb-a1"}, "ml", LIFE, []).proof
-    assert of_group({**group, "GroupId": "sg-cluster"}, "ml", LIFE, []).proof
+    assert security_group_leftover(group, "ml", LIFE, [mine]).proof
+    assert not security_group_leftover(group, "ml", LIFE, [theirs]).proof
+    assert security_group_leftover({**group, "GroupName": "k8s-elb-a1"}, "ml", LIFE, []).proof
+    assert security_group_leftover({**group, "GroupId": "sg-cluster"}, "ml", LIFE, []).proof
     target = {"TargetGroupArn": "arn:tg", "VpcId": "vpc-else", "LoadBalancerArns": ["arn:lb"]}
-    assert of_target_group(target, TAGS, "ml", LIFE, frozenset({"arn:lb"})).proof
-    assert not of_target_group(target, TAGS, "ml", LIFE, frozenset()).proof
+    assert target_group_leftover(target, TAGS, "ml", LIFE, frozenset({"arn:lb"})).proof
+    assert not target_group_leftover(target, TAGS, "ml", LIFE, frozenset()).proof
 
 
 def test_a_tag_on_somebodys_machine_does_not_make_it_karpenters() -> None:
     """Whoever may tag could have an administrator end it."""
     machine = {"InstanceId": "i-1", "VpcId": "vpc-else", "Tags": KARPENTER, "LaunchTime": AFTER}
-    marked = of_instance(machine, "ml", LIFE)
+    marked = instance_leftover(machine, "ml", LIFE)
     assert marked.mark
     assert not marked.proof
-    assert of_instance({**machine, "VpcId": "vpc-own"}, "ml", LIFE).proof
+    assert instance_leftover({**machine, "VpcId": "vpc-own"}, "ml", LIFE).proof
     inside = {**machine, "SecurityGroups": [{"GroupId": "sg-cluster"}]}
-    assert of_instance(inside, "ml", LIFE).proof
+    assert instance_leftover(inside, "ml", LIFE).proof
     claimed = Objects(node_claims=[{"status": {"providerID": "aws:///eu-west-1a/i-1"}}])
     assert life_of(claimed).judged(marked).proof
 
@@ -85,10 +85,10 @@ def test_a_tag_on_somebodys_machine_does_not_make_it_karpenters() -> None:
 def test_a_launch_template_is_known_by_its_security_group() -> None:
     one = {"LaunchTemplateId": "lt-1", "Tags": KARPENTER, "CreateTime": AFTER}
     groups = frozenset({"sg-cluster"})
-    assert of_template(one, {"SecurityGroupIds": ["sg-cluster"]}, "ml", groups).proof
+    assert template_leftover(one, {"SecurityGroupIds": ["sg-cluster"]}, "ml", groups).proof
     inside = {"NetworkInterfaces": [{"Groups": ["sg-cluster"]}]}
-    assert of_template(one, inside, "ml", groups).proof
-    assert not of_template(one, {"SecurityGroupIds": ["sg-2"]}, "ml", groups).proof
+    assert template_leftover(one, inside, "ml", groups).proof
+    assert not template_leftover(one, {"SecurityGroupIds": ["sg-2"]}, "ml", groups).proof
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_a_profile_with_somebodys_role_or_an_earlier_one_is_not_proven(
     created: datetime | None, roles: list[Any], *, proven: bool
 ) -> None:
     one = {"InstanceProfileName": "ml_1", "CreateDate": created, "Roles": roles}
-    assert bool(of_profile(one, "/karpenter/", LIFE).proof) is proven
+    assert bool(profile_leftover(one, "/karpenter/", LIFE).proof) is proven
     named = Objects(node_classes=[{"status": {"instanceProfile": "ml_1"}}])
-    assert life_of(named).judged(of_profile(one, "/karpenter/", LIFE)).proof
+    assert life_of(named).judged(profile_leftover(one, "/karpenter/", LIFE)).proof
 
 
 def test_an_address_is_the_clusters_only_if_a_service_names_it() -> None:
-    one = of_address({"AllocationId": "eipalloc-1", "Tags": TAGS}, "ml")
+    one = address_leftover({"AllocationId": "eipalloc-1", "Tags": TAGS}, "ml")
     assert not LIFE.judged(one).proof
     note = "service.beta.kubernetes.io/aws-load-balancer-eip-allocations"
     named = Objects(services=[service("web", **{note: "eipalloc-0, eipalloc-1"})])
@@ -131,8 +131,8 @@ def test_a_log_group_that_is_no_younger_has_an_earlier_clusters_lines(
     made_ms: object, *, proven: bool
 ) -> None:
     group = {"logGroupName": "/aws/eks/ml/cluster", "creationTime": made_ms}
-    assert bool(of_log_group(group, LIFE).proof) is proven
-    assert not of_log_group(group, Life()).proof
+    assert bool(log_group_leftover(group, LIFE).proof) is proven
+    assert not log_group_leftover(group, Life()).proof
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-11-01T10:00:00", "2026-13-01T10:00:00Z"])
@@ -149,7 +149,7 @@ def test_times_of_two_places_are_compared_as_times() -> None:
 
 def disk(created: str = AFTER.isoformat()) -> Leftover:
     shown = {"VolumeId": "vol-1", "State": "available", "Tags": TAGS, "CreateTime": created}
-    return of_volume(shown, "ml")
+    return volume_leftover(shown, "ml")
 
 
 def test_what_a_volume_says_of_its_disk_is_what_counts() -> None:
@@ -260,7 +260,7 @@ def test_pools_that_wait_for_a_controller_that_does_not_run_are_named(
         "metadata": {"namespace": "slicewright-system", "name": "fleet-controller"},
         "status": {"availableReplicas": available},
     }
-    shared = Shared(inside=[("Deployment", controller)], gpu_pools=[{"metadata": kept}])
+    shared = AffectedObjects(inside=[("Deployment", controller)], gpu_pools=[{"metadata": kept}])
     pool = {"type": "kubernetes:slicewright.io/v1alpha1:GPUPool", "urn": "u", "id": "a100"}
     state = state_of({"deployment": {"resources": [{**pool, "custom": True}]}})
     assert waiting_pools(shared, state) == waiting

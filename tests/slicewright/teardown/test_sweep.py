@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slicewright.doctor.findings import Answer, NotAnswered
-from slicewright.teardown.sweep.account import Held, Listing, Outcome, Refused
+from slicewright.teardown.sweep.account import DeletionPostponed, DeletionRefused, Listing, Outcome
 from slicewright.teardown.sweep.leftovers import Leftover
 from slicewright.teardown.sweep.life import Life
-from slicewright.teardown.sweep.passes import LONGEST_WAIT_S, Sweep, Swept
+from slicewright.teardown.sweep.passes import LONGEST_WAIT_S, Sweep, SweepReport
 from slicewright.teardown.sweep.permission import Permission
 
 ALL = Permission()
@@ -58,7 +58,7 @@ class Time:
 
 def sweep(
     account: Account, *, wait_s: float = 600.0, permission: Permission = ALL
-) -> tuple[Swept, Time]:
+) -> tuple[SweepReport, Time]:
     time = Time()
     swept = Sweep(account, permission).until_clean(
         Life(), wait_s=wait_s, clock=lambda: time.now_s, sleep=time.sleep
@@ -67,7 +67,7 @@ def sweep(
 
 
 def test_what_proves_the_rest_goes_last() -> None:
-    held: list[Outcome] = [Held(why="busy"), Held(why="busy")]
+    held: list[Outcome] = [DeletionPostponed(why="busy"), DeletionPostponed(why="busy")]
     account = Account(
         [one("firewall rule"), one("forwarding rule")], outcomes={"forwarding rule": held}
     )
@@ -103,14 +103,19 @@ def test_what_has_no_proof_and_what_may_be_kept_is_reported_only() -> None:
 
 
 def test_a_missing_right_is_not_waited_for() -> None:
-    refused: list[Outcome] = [Refused(why="AccessDenied"), Refused(why="AccessDenied")]
+    refused: list[Outcome] = [
+        DeletionRefused(why="AccessDenied"),
+        DeletionRefused(why="AccessDenied"),
+    ]
     swept, time = sweep(Account([one("disk")], outcomes={"disk": refused}))
     assert "AccessDenied" in swept.leftovers[0].held
     assert time.slept == []
 
 
 def test_what_is_held_is_tried_until_time_is_over_and_less_and_less_often() -> None:
-    account = Account([one("security group")], outcomes={"security group": [Held(why="x")] * 99})
+    account = Account(
+        [one("security group")], outcomes={"security group": [DeletionPostponed(why="x")] * 99}
+    )
     swept, time = sweep(account, wait_s=600)
     assert swept.leftovers[0].held == "x"
     assert sum(time.slept) == 600

@@ -37,13 +37,13 @@ def misfits(cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet]) -> list[
     ]
 
 
-def of_cluster(cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet]) -> list[str]:
+def cluster_subnet_ids(cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet]) -> list[str]:
     """The ids of the control plane's subnets."""
     by_zone = _by_zone(cluster, subnets)
     return [subnet.id for zone in cluster.zones for subnet in by_zone[zone]]
 
 
-def of_nodes(
+def node_subnet_ids(
     cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet]
 ) -> Mapping[str, Sequence[str]]:
     """Zone -> the ids of the nodes' subnets in it: only the private ones if the zone has any."""

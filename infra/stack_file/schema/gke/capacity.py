@@ -9,7 +9,7 @@ from pydantic import Field
 from slicewright.infra.stack_file.schema.capacity import (
     CapacityBlock,
     FlexStart,
-    Offered,
+    OfferedModes,
     OnDemand,
     Queued,
     Reservation,
@@ -75,5 +75,5 @@ GkeCapacity = Annotated[
     GkeOnDemand | GkeSpot | FlexStart | Queued | GkeReservation | CapacityBlock,
     Field(discriminator="mode"),
     Shorthand("on-demand", "spot", "flex-start", "queued", "reservation"),
-    Offered("on-demand", "spot", "flex-start", "queued", "reservation"),
+    OfferedModes("on-demand", "spot", "flex-start", "queued", "reservation"),
 ]

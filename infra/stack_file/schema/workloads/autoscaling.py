@@ -203,12 +203,12 @@ class PrometheusAdapter(SpecModel):
     """The Prometheus to query. By default the Prometheus of `monitoring`."""
 
 
-def _by(value: object) -> str:
+def _scaler_tag(value: object) -> str:
     adapter = isinstance(value, dict) and value.get("by") == "prometheus-adapter"
     return "prometheus-adapter" if adapter else "keda"
 
 
 PodAutoscaling = Annotated[
     Annotated[Keda, Tag("keda")] | Annotated[PrometheusAdapter, Tag("prometheus-adapter")],
-    Discriminator(_by),
+    Discriminator(_scaler_tag),
 ]

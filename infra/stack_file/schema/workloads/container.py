@@ -10,7 +10,12 @@ from pydantic import Field
 from slicewright.infra.stack_file.schema.constraints import IntRange, Pattern
 from slicewright.infra.stack_file.schema.field_types import Memory
 from slicewright.infra.stack_file.schema.model import SpecModel
-from slicewright.infra.stack_file.schema.workloads.served import Argument, GpuCount, Served, Volume
+from slicewright.infra.stack_file.schema.workloads.serving import (
+    Argument,
+    GpuCount,
+    ServingWorkload,
+    Volume,
+)
 
 PortName = Annotated[
     str,
@@ -45,7 +50,7 @@ class HttpCheck(SpecModel):
     """Path that decides whether the server is restarted. By default `path`."""
 
 
-class ContainerWorkload(Served):
+class ContainerWorkload(ServingWorkload):
     """Any server: an image, its command, and its health check."""
 
     kind: Literal["container"]

@@ -9,10 +9,10 @@ from pydantic import Discriminator, Tag
 from slicewright.infra.stack_file.schema.constraints import FreeText, Pattern
 from slicewright.infra.stack_file.schema.field_types import Memory
 from slicewright.infra.stack_file.schema.model import SpecModel
-from slicewright.infra.stack_file.schema.workloads.served import (
+from slicewright.infra.stack_file.schema.workloads.serving import (
     Argument,
     ClaimedVolume,
-    Served,
+    ServingWorkload,
     volume_tag,
 )
 
@@ -49,7 +49,7 @@ Repository = Annotated[
 ]
 
 
-class TritonWorkload(Served):
+class TritonWorkload(ServingWorkload):
     """NVIDIA's Triton Inference Server: HTTP on port 8000, gRPC on 8001, metrics on 8002."""
 
     kind: Literal["triton"]

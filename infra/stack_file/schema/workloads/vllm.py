@@ -6,7 +6,12 @@ from typing import Annotated, Literal
 
 from slicewright.infra.stack_file.schema.constraints import OWN_LIMIT, FreeText, IntRange, Pattern
 from slicewright.infra.stack_file.schema.model import SpecModel
-from slicewright.infra.stack_file.schema.workloads.served import Argument, GpuCount, Served, Volume
+from slicewright.infra.stack_file.schema.workloads.serving import (
+    Argument,
+    GpuCount,
+    ServingWorkload,
+    Volume,
+)
 
 _VLLM = "vLLM docs, engine arguments"
 
@@ -77,7 +82,7 @@ class LanguageModel(SpecModel):
     """
 
 
-class VllmWorkload(Served):
+class VllmWorkload(ServingWorkload):
     """vLLM's server with OpenAI's API, on port 8000."""
 
     kind: Literal["vllm"]

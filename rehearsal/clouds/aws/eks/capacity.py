@@ -10,7 +10,7 @@ from slicewright.rehearsal.clouds.aws.account import account_of
 from slicewright.rehearsal.clouds.aws.ec2.fleets import OfGroups
 from slicewright.rehearsal.clouds.aws.ec2.instances import vcpus_of_instances
 from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
-from slicewright.rehearsal.clouds.aws.eks import reserved
+from slicewright.rehearsal.clouds.aws.eks import reserved_capacity
 from slicewright.rehearsal.clouds.aws.eks.checks import HealthIssue
 from slicewright.rehearsal.clouds.aws.eks.group_instances import first_type, instances_of_groups
 from slicewright.rehearsal.clouds.aws.machines import machines, vcpu_quota
@@ -68,7 +68,7 @@ def _refusal(
 ) -> HealthIssue | None:
     """Why EC2 has not one more instance there, beside those that are planned."""
     new = planned.count(launch)
-    free_of_quota = reserved.targets(context, item) or reserved.in_open_one(
+    free_of_quota = reserved_capacity.targets(context, item) or reserved_capacity.in_open_one(
         context, item, launch.kind, launch.subnet, new
     )
     limit = None if free_of_quota else _limit(context, item, launch.kind)
@@ -115,8 +115,8 @@ def _no_room(
     context: Context, item: NodeGroupRecord, instance_type: str, subnet: str, new: int
 ) -> HealthIssue:
     """Why there is no instance beside the `new` ones."""
-    if reserved.targets(context, item):
-        why = reserved.why_not_there(context, item, instance_type, subnet, new)
+    if reserved_capacity.targets(context, item):
+        why = reserved_capacity.why_not_there(context, item, instance_type, subnet, new)
         if why is not None:
             return _launch_failure(item, why)
     return _out_of_stock(context, item, instance_type, subnet)
@@ -208,9 +208,9 @@ def _has_stock(
         zone=found["AvailabilityZone"],
     ):
         return False
-    if reserved.targets(context, item):
-        return reserved.why_not_there(context, item, instance_type, subnet, new) is None
-    if reserved.in_open_one(context, item, instance_type, subnet, new):
+    if reserved_capacity.targets(context, item):
+        return reserved_capacity.why_not_there(context, item, instance_type, subnet, new) is None
+    if reserved_capacity.in_open_one(context, item, instance_type, subnet, new):
         return True
     stock = account_of(context).stock.get(instance_type, {}).get(found["AvailabilityZoneId"])
     if stock is None:

@@ -11,8 +11,8 @@ from slicewright.infra.plan import (
     EksFleetPlan,
     ExistingSubnet,
     misfits,
+    node_subnet_ids,
     nodes_by_zone,
-    of_nodes,
 )
 from slicewright.infra.stack_file import ExistingNetwork
 
@@ -79,7 +79,7 @@ def room_for_nodes(
         return
     free = {subnet.id: subnet.free_addresses for subnet in answers.subnets}
     nodes = nodes_by_zone(fleet.system, fleet.pools)
-    for zone, subnets in of_nodes(fleet.cluster, answers.subnets).items():
+    for zone, subnets in node_subnet_ids(fleet.cluster, answers.subnets).items():
         needed = nodes.get(zone, 0)
         available = sum(free[subnet] for subnet in subnets)
         # A zone without a subnet is a separate finding.

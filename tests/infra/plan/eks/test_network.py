@@ -82,12 +82,12 @@ def test_nodes_go_to_private_subnets_where_a_zone_has_some() -> None:
         subnet(4, "c"),
     ]
     assert plan.misfits(cluster, there) == []
-    assert plan.of_nodes(cluster, there) == {
+    assert plan.node_subnet_ids(cluster, there) == {
         "us-west-2a": ["subnet-1"],
         "us-west-2b": ["subnet-3"],
     }
     # Not that of a zone that nothing uses: EKS keeps to the zones of the cluster's creation.
-    assert plan.of_cluster(cluster, there) == ["subnet-1", "subnet-2", "subnet-3"]
+    assert plan.cluster_subnet_ids(cluster, there) == ["subnet-1", "subnet-2", "subnet-3"]
 
 
 def test_all_misfits_of_subnets_are_reported_at_once() -> None:

@@ -23,7 +23,7 @@ from slicewright.rehearsal.host.toolchain import Toolchain, workload_tools
 from slicewright.rehearsal.host.toolchain.go_sdk import Sdk
 from slicewright.rehearsal.host.toolchain.tools import GoModule
 from slicewright.rehearsal.plugins import charts
-from slicewright.rehearsal.plugins.charts import packaged
+from slicewright.rehearsal.plugins.charts import packaging
 from slicewright.rehearsal.plugins.charts.gpu_operator.values import DEFAULTS
 from slicewright.rehearsal.scenario import official_plugins, proof
 from slicewright.rehearsal.scenario.engine_runs import Engine
@@ -64,7 +64,7 @@ class FeatureDiscovery:
 
     programs: dict[str, Path]
     """By their fields of Toolchain."""
-    part: packaged.Part
+    part: packaging.Part
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def feature_discovery(
     chart = module / "deployment/helm/node-feature-discovery"
     return FeatureDiscovery(
         programs={one.field: one_tool(one.field) for one in NFD.binaries},
-        part=packaged.Part(
+        part=packaging.Part(
             name="node-feature-discovery",
             chart=chart,
             version=yaml.safe_load((chart / "Chart.yaml").read_text())["version"],
@@ -141,7 +141,7 @@ def engine(
     return engine
 
 
-def write_stack(environment: Environment, layout: str, nfd: packaged.Part) -> None:
+def write_stack(environment: Environment, layout: str, nfd: packaging.Part) -> None:
     """eks-a100 with this layout, and the chart as a file or directory."""
     file = environment.stack_file("eks-a100")
     with edited_fleet(file) as fleet:
@@ -155,14 +155,14 @@ def write_stack(environment: Environment, layout: str, nfd: packaged.Part) -> No
         write_out(file, own, nfd if "nfds" in environment.stack else None)
 
 
-def write_out(file: Path, directory: Path, part: packaged.Part | None) -> None:
+def write_out(file: Path, directory: Path, part: packaging.Part | None) -> None:
     """The chart that a stack file names, with its values."""
     planned = plan.read_file(file)
     assert isinstance(planned, EksFleetPlan)
     settings = manifests.operator_values(planned, manifests.operator_files(planned))
     chart = charts.find("gpu-operator", **ADDRESS)
     assert chart.check(settings) == []
-    packaged.write(
+    packaging.write(
         chart,
         settings,
         release=planned.operator.release,

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from slicewright.drift.findings import Between, Drift, Finding, Unseen
+from slicewright.drift.findings import Comparison, Drift, FailedComparison, Finding
 from slicewright.drift.gpu_operator import operator_drift
 from slicewright.drift.reading import read_operator
 from slicewright.drift.resources import cloud_drift, pending_creations, program_drift
 from slicewright.drift.silicon import silicon_drift
 from slicewright.infra.plan import FleetPlan
 from slicewright.kubeapi import ApiError, Unreachable
-from slicewright.live.access import Access, NoCluster, why
-from slicewright.live.looking import CannotLook, found_in
+from slicewright.live.access import Access, NoCluster, error_message
+from slicewright.live.looking import CannotLook, read_objects
 from slicewright.preview.steps import NotAPreview, Preview, read_preview
 from slicewright.teardown.engine import EngineFailed
 
-_Compared = tuple[Iterable[Finding], Iterable[Unseen]]
+_Compared = tuple[Iterable[Finding], Iterable[FailedComparison]]
 
 
 class Engine(Protocol):
@@ -31,7 +31,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looking:
+class DriftCheck:
     stack: str
     fleet: FleetPlan
     pulumi: Engine
@@ -46,18 +46,19 @@ class Looking:
 
     def look(self) -> Drift:
         """Compares everything, and changes nothing."""
-        looks: dict[Between, Callable[[], _Compared]] = {
-            Between.PROGRAM: lambda: program_drift(_read(self.pulumi.previewed()), self.stack),
-            Between.CLOUD: self._cloud,
-            Between.SILICON: self._silicon,
+        looks: dict[Comparison, Callable[[], _Compared]] = {
+            Comparison.PROGRAM: lambda: program_drift(_read(self.pulumi.previewed()), self.stack),
+            Comparison.CLOUD: self._cloud,
+            Comparison.SILICON: self._silicon,
         }
         if self.fleet.operator is not None:
-            looks[Between.OPERATOR] = self._operator
+            looks[Comparison.OPERATOR] = self._operator
         holders = self.holders()
         findings, unseen = ([], []) if holders else self._compare_all(looks)
         # A run that began meanwhile counts, too: the comparisons are then from different moments.
         if holders := holders or self.holders():
-            findings, unseen = [], [_under_way(between, holders, self.stack) for between in looks]
+            findings = []
+            unseen = [_under_way(comparison, holders, self.stack) for comparison in looks]
         return Drift(
             stack=self.stack,
             findings=tuple(findings),
@@ -66,16 +67,16 @@ class Looking:
         )
 
     def _compare_all(
-        self, looks: Mapping[Between, Callable[[], _Compared]]
-    ) -> tuple[list[Finding], list[Unseen]]:
+        self, looks: Mapping[Comparison, Callable[[], _Compared]]
+    ) -> tuple[list[Finding], list[FailedComparison]]:
         findings: list[Finding] = []
-        unseen: list[Unseen] = []
-        for between, look in looks.items():
-            self.tell(f"comparing {between.value} …")
+        unseen: list[FailedComparison] = []
+        for comparison, look in looks.items():
+            self.tell(f"comparing {comparison.value} …")
             try:
                 differences, not_seen = look()
             except (EngineFailed, NotAPreview, NoCluster, CannotLook) as e:
-                unseen.append(Unseen(between=between, why=" ".join(str(e).split())))
+                unseen.append(FailedComparison(comparison=comparison, why=" ".join(str(e).split())))
                 continue
             findings += differences
             unseen += not_seen
@@ -86,7 +87,7 @@ class Looking:
         return findings, [*unseen, *pending_creations(self.pending, self.stack)]
 
     def _silicon(self) -> _Compared:
-        objects = found_in(self.cluster(), pods_of=lambda pools, nodes: ())
+        objects = read_objects(self.cluster(), pods_of=lambda pools, nodes: ())
         return silicon_drift(objects, self.fleet, self.stack, self.now())
 
     def _operator(self) -> _Compared:
@@ -94,17 +95,17 @@ class Looking:
         try:
             installed = read_operator(access.client(), self.fleet)
         except (ApiError, Unreachable) as e:
-            raise CannotLook(why(e, access)) from None
+            raise CannotLook(error_message(e, access)) from None
         unseen = [
-            Unseen(between=Between.OPERATOR, why=str(unread_object))
+            FailedComparison(comparison=Comparison.OPERATOR, why=str(unread_object))
             for unread_object in installed.unread
         ]
         return operator_drift(installed, self.fleet, self.stack), unseen
 
 
-def _under_way(between: Between, holders: Sequence[str], stack: str) -> Unseen:
-    return Unseen(
-        between=between,
+def _under_way(comparison: Comparison, holders: Sequence[str], stack: str) -> FailedComparison:
+    return FailedComparison(
+        comparison=comparison,
         why=f"an update is running on the stack, or was killed: {'; '.join(holders)} holds its "
         "lock",
         remedy="run drift again when it has ended; if it was killed: slicewright unlock --stack "

@@ -9,7 +9,7 @@ import pytest
 from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.condition import Condition
 from slicewright.fleet_controller.objects.node_pods import NodePod
-from slicewright.fleet_controller.rollout.wanted import (
+from slicewright.fleet_controller.rollout.pool_target import (
     brings,
     changes,
     describe_target,

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Aside(Generic[T]):
+class BackgroundQuery(Generic[T]):
     """The last answer to a question.
 
     changed: called, in the question's thread, after another answer.
@@ -39,7 +39,7 @@ class Aside(Generic[T]):
         if time.monotonic() - self._asked >= self.every_s:
             self._asked = time.monotonic()
             self._thread = threading.Thread(
-                target=self._put, args=(ask,), name="aside", daemon=True
+                target=self._put, args=(ask,), name="query", daemon=True
             )
             self._thread.start()
         return self._answer

@@ -75,21 +75,21 @@ def _deployment(entry: Mapping[str, Any]) -> Deployment:
     environment = entry.get("environment")
     config = entry.get("config")
     return Deployment(
-        commit=str(_of(environment, "git.head") or ""),
+        commit=str(_value_at(environment, "git.head") or ""),
         time=str(entry.get("startTime", "")),
-        fleet=_fleet(_of(config, FLEET_KEY)),
+        fleet=_fleet(_value_at(config, FLEET_KEY)),
     )
 
 
 def _fleet(setting: Any) -> Any:
-    if (fleet := _of(setting, "objectValue")) is not None:
+    if (fleet := _value_at(setting, "objectValue")) is not None:
         return fleet
     try:
-        fleet = json.loads(str(_of(setting, "value")))
+        fleet = json.loads(str(_value_at(setting, "value")))
     except ValueError:
         return None
     return fleet if isinstance(fleet, dict) else None
 
 
-def _of(value: Any, key: str) -> Any:
+def _value_at(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None

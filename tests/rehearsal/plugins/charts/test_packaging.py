@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slicewright.rehearsal.plugins.charts import find, packaged
+from slicewright.rehearsal.plugins.charts import find, packaging
 from slicewright.rehearsal.plugins.charts.gpu_operator import VERSION
 
 CHART = find("gpu-operator", repository="https://helm.ngc.nvidia.com/nvidia", version=None)
@@ -18,7 +18,7 @@ HOOK = "helm.sh/hook"
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("chart")
-    packaged.write(CHART, {}, release="ours", namespace="gpus", directory=directory)
+    packaging.write(CHART, {}, release="ours", namespace="gpus", directory=directory)
     return directory
 
 

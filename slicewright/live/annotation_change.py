@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class AnnotationChange:
     """The annotation to write, and its effects."""
 
     value: str | None
@@ -31,7 +31,7 @@ class Ask:
     """Lines for the user: the result of the request, then its effects."""
 
 
-def ask(verb: Verb, pool: PoolView, now: str) -> Ask:
+def derive_annotation(verb: Verb, pool: PoolView, now: str) -> AnnotationChange:
     """Returns the change for `verb`; `now` is the annotation's value. Raises Refused."""
     current, rollout = read_rollout_request(now), pool.rollout
     if current is None:
@@ -53,14 +53,14 @@ def ask(verb: Verb, pool: PoolView, now: str) -> Ask:
     if rollout is None:
         raise Refused(f"pool {pool.name} has no rollout: {_rest(pool)}; nothing was changed")
     effects = _effects_of_stop(verb, pool, rollout)
-    return Ask(value=new.dump(), messages=(f"{subject} is {new.suspended}", *effects))
+    return AnnotationChange(value=new.dump(), messages=(f"{subject} is {new.suspended}", *effects))
 
 
-def _unchanged(message: str) -> Ask:
-    return Ask(value=None, messages=(message,))
+def _unchanged(message: str) -> AnnotationChange:
+    return AnnotationChange(value=None, messages=(message,))
 
 
-def _undo(pool: PoolView, current: RolloutRequest) -> Ask:
+def _undo(pool: PoolView, current: RolloutRequest) -> AnnotationChange:
     if not pool.earlier:
         raise Refused(f"pool {pool.name} cannot be undone: {pool.no_undo}; nothing was changed")
     back = [n.name for n in pool.nodes if n.layout not in ("", pool.earlier)]
@@ -78,10 +78,12 @@ def _undo(pool: PoolView, current: RolloutRequest) -> Ask:
         f"the stack file still declares {pool.declared}: `pulumi up` fails until it declares "
         f"{pool.earlier}; to apply {pool.declared} again: slicewright rollout resume {pool.name}"
     )
-    return Ask(value=RolloutRequest(undoes=pool.declared).dump(), messages=tuple(messages))
+    return AnnotationChange(
+        value=RolloutRequest(undoes=pool.declared).dump(), messages=tuple(messages)
+    )
 
 
-def _resume(pool: PoolView, current: RolloutRequest, *, undone: bool) -> Ask:
+def _resume(pool: PoolView, current: RolloutRequest, *, undone: bool) -> AnnotationChange:
     """Reverts the last request: the pause of an undo before the undo."""
     subject = f"the rollout of pool {pool.name}"
     if current == RolloutRequest():
@@ -90,13 +92,13 @@ def _resume(pool: PoolView, current: RolloutRequest, *, undone: bool) -> Ask:
         forward = [n.name for n in pool.nodes if n.layout != pool.declared or n.phase]
         after = f"nodes to change: {_names(forward)}" if forward else "no node waits for a change"
         message = f"the undo is reverted: pool {pool.name} changes to layout {pool.declared}"
-        return Ask(value="", messages=(message, after))
+        return AnnotationChange(value="", messages=(message, after))
     remaining = RolloutRequest(undoes=current.undoes if undone else "")
     if not undone and not current.suspended:
         ended = shortened(current.undoes, _LONGEST)
         message = f"the undo of layout {ended} had ended: the stack file declares another layout"
-        return Ask(value="", messages=(message,))
-    return Ask(
+        return AnnotationChange(value="", messages=(message,))
+    return AnnotationChange(
         value=remaining.dump(), messages=(f"{subject} is resumed", *_nodes_ahead(pool.rollout))
     )
 
@@ -117,7 +119,7 @@ def _nodes_ahead(rollout: RolloutView | None) -> Sequence[str]:
 def _effects_of_stop(
     verb: Literal["pause", "abort"], pool: PoolView, rollout: RolloutView
 ) -> Sequence[str]:
-    partitioning, drained = _parted(rollout)
+    partitioning, drained = _partitioning_and_drained(rollout)
     goes_on = [f"being partitioned, will finish: {_names(partitioning)}"] if partitioning else []
     match verb:
         case "pause":
@@ -141,7 +143,7 @@ def _effects_of_stop(
             assert_never(verb)
 
 
-def _parted(rollout: RolloutView) -> tuple[list[str], list[str]]:
+def _partitioning_and_drained(rollout: RolloutView) -> tuple[list[str], list[str]]:
     """Returns the nodes whose label is set, and the nodes that are drained."""
     partitioning = [name for name in rollout.changing if name in rollout.irreversible]
     return partitioning, [name for name in rollout.changing if name not in rollout.irreversible]

@@ -120,7 +120,7 @@ GpuCount = Annotated[
 ]
 
 
-class Served(SpecModel):
+class ServingWorkload(SpecModel):
     """Keys of all kinds: a Deployment whose pods each get a device of a pool."""
 
     name: Annotated[str, DnsLabel(52, "Kubernetes docs, labels: 63 with a suffix", "llm")]

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from slicewright.recovery.sought import Sought, sought
+from slicewright.recovery.resource_queries import ResourceQuery, resource_query
 
 TAGS = {"Name": "main", "slicewright.io/stack": "slicewright/prod"}
 LISTED = [{"Key": key, "Value": value} for key, value in TAGS.items()]
 
 
-def asked(kind: str, region: str | None = "eu-west-1", **inputs: Any) -> Sought | None:
+def asked(kind: str, region: str | None = "eu-west-1", **inputs: Any) -> ResourceQuery | None:
     resource = {
         "urn": "urn:it",
         "type": kind,
         "inputs": {"tags": {"__defaults": [], **TAGS}, **inputs},
     }
-    return sought(resource, region, None)
+    return resource_query(resource, region, None)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,6 @@ def test_a_service_account_has_one_association() -> None:
 
 def test_nothing_is_looked_for_without_a_mark_or_a_place() -> None:
     untagged = {"urn": "u", "type": "aws:ec2/vpc:Vpc", "inputs": {"cidrBlock": "10.0.0.0/16"}}
-    assert sought(untagged, "eu-west-1", None) is None
+    assert resource_query(untagged, "eu-west-1", None) is None
     assert asked("aws:ec2/vpc:Vpc", None, cidrBlock="10.0.0.0/16") is None
     assert asked("aws:ec2/flowLog:FlowLog") is None

@@ -15,9 +15,9 @@ from slicewright.apis.names import API_VERSION, POOL_LABEL, POOL_PLURAL
 from slicewright.kubeapi import ApiError, Client, JsonObject
 from slicewright.kubeapi.client import path_of
 from slicewright.teardown.inventory import (
+    AffectedObjects,
     Object,
     Objects,
-    Shared,
     balancers,
     handle_of,
     on_cloud_disk,
@@ -75,9 +75,9 @@ def read(client: Client) -> Objects:
     return Objects(**{name: _list(client, path) for name, path in _PATHS.items()})
 
 
-def read_shared(client: Client, namespaces: Iterable[str]) -> Shared:
+def read_shared(client: Client, namespaces: Iterable[str]) -> AffectedObjects:
     """namespaces: the namespaces that the stack deletes. Raises ApiError, Unreachable."""
-    return Shared(
+    return AffectedObjects(
         inside=[
             (kind, resource)
             for namespace in namespaces
@@ -252,7 +252,9 @@ class Clearing:
             }
             remaining = {name: path for name, path in remaining.items() if name in existing}
             if not remaining or self.clock.now() >= deadline:
-                return [f"{name} still exists{_why(existing[name])}" for name in remaining]
+                return [
+                    f"{name} still exists{_finalizer_text(existing[name])}" for name in remaining
+                ]
             self.clock.sleep(_PAUSE_S)
 
     def _get(self, path: str) -> JsonObject | None:
@@ -307,7 +309,7 @@ def _leaves(pod: Object) -> bool:
     return not ended and not any(o["kind"] in ("DaemonSet", "Node") for o in owners)
 
 
-def _why(resource: Object) -> str:
+def _finalizer_text(resource: Object) -> str:
     """Names the finalizers: they wait for their owner, which may be gone."""
     finalizers = resource["metadata"].get("finalizers") or ()
     return f": finalizer {', '.join(finalizers)}" if finalizers else ""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slicewright.recovery import asking
-from slicewright.recovery.sought import sought
+from slicewright.recovery import account_queries
+from slicewright.recovery.resource_queries import resource_query
 from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from tests.slicewright.served_clouds import served_clouds
 
@@ -28,7 +28,7 @@ def test_an_account_that_has_none_says_so(
 ) -> None:
     """EC2 gives all elastic IPs at once, so botocore has no pages of them."""
     resource = {"urn": "u", "type": kind, "inputs": {"tags": {"Name": "main"}, **KINDS[kind]}}
-    question = sought(resource, "eu-west-1", None)
+    question = resource_query(resource, "eu-west-1", None)
     assert question is not None
     with served_clouds(tmp_path, FakeControlPlanes(tmp_path), monkeypatch):
-        assert asking._candidates(question) == []
+        assert account_queries._candidates(question) == []

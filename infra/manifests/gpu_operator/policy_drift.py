@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from slicewright.infra.manifests.gpu_operator.adopted import Mismatch
+from slicewright.infra.manifests.gpu_operator.adopted_operator import Mismatch
 from slicewright.infra.manifests.gpu_operator.chart import operator_values
 from slicewright.infra.manifests.gpu_operator.config_files import OperatorFiles
 from slicewright.infra.plan import FleetPlan

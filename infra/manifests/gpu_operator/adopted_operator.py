@@ -99,7 +99,7 @@ def _wrong_settings(
     policy: Mapping[str, Any], fleet: ExistingFleetPlan, files: OperatorFiles
 ) -> Iterator[Mismatch]:
     for setting in _required_settings(fleet, files):
-        current = _at(policy, setting.field)
+        current = _setting_at(policy, setting.field)
         if (setting.default if current is None else current) != setting.required:
             yield Mismatch(
                 field=setting.field,
@@ -110,7 +110,7 @@ def _wrong_settings(
 
 
 def _missing_tolerations(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> Iterator[Mismatch]:
-    current = _at(policy, _TOLERATIONS) or []
+    current = _setting_at(policy, _TOLERATIONS) or []
     missing = [
         toleration
         for toleration in tolerations(fleet.pools)
@@ -139,12 +139,14 @@ def _forbidden_reboot(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> It
 
 def _variables(policy: Mapping[str, Any], field: str) -> Mapping[str, str | None]:
     """The environment of an operand; the last value of a name counts."""
-    return {variable["name"]: variable.get("value") for variable in _at(policy, field) or []}
+    return {
+        variable["name"]: variable.get("value") for variable in _setting_at(policy, field) or []
+    }
 
 
 def _other_values(policy: Mapping[str, Any], field: str, missing: Mapping[str, str]) -> Mismatch:
     """field: an operand's environment. missing: variables that lack these values there."""
-    environment: list[Mapping[str, Any]] = _at(policy, field) or []
+    environment: list[Mapping[str, Any]] = _setting_at(policy, field) or []
     unaffected = [variable for variable in environment if variable.get("name") not in missing]
     additions = [{"name": name, "value": value} for name, value in missing.items()]
     return Mismatch(
@@ -161,7 +163,7 @@ def _wrong_device_list(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> I
     """
     variables = _variables(policy, _TOOLKIT_ENV)
     variable_counts = variables.get(VARIABLE_COUNTS, "true") in _TRUE
-    installed = _at(policy, "toolkit.enabled") is not False
+    installed = _setting_at(policy, "toolkit.enabled") is not False
     if fleet.operator.device_list == "envvar":
         if installed and not variable_counts:
             yield _other_values(policy, _TOOLKIT_ENV, {VARIABLE_COUNTS: "true"})
@@ -176,7 +178,7 @@ def _wrong_device_list(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> I
         missing[MOUNTS_COUNT] = "true"
     if missing:
         yield _other_values(policy, _TOOLKIT_ENV, missing)
-    cdi = _at(policy, "cdi.enabled") is not False
+    cdi = _setting_at(policy, "cdi.enabled") is not False
     strategy = _variables(policy, _PLUGIN_ENV).get(STRATEGY, BY_CDI if cdi else "envvar")
     strategies = BY_CDI if cdi else BY_MOUNTS
     if not set(strategies.split(",")) & set((strategy or "").split(",")):
@@ -223,7 +225,7 @@ def patch_command(name: str, wrong: Sequence[Mismatch]) -> str:
 
 def named_config_maps(policy: Mapping[str, Any]) -> Mapping[str, str]:
     """Field of a ClusterPolicy's `spec` -> the ConfigMap of a stack that it names."""
-    named = {field: str(_at(policy, field) or "") for field in _CONFIGS}
+    named = {field: str(_setting_at(policy, field) or "") for field in _CONFIGS}
     return {field: name for field, name in named.items() if _STACK_CONFIG_MAP.fullmatch(name)}
 
 
@@ -252,7 +254,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _at(policy: Mapping[str, Any], field: str) -> Any:
+def _setting_at(policy: Mapping[str, Any], field: str) -> Any:
     value: Any = policy
     for key in field.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None

@@ -21,7 +21,7 @@ Description = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sought:
+class ResourceQuery:
     """One question to an account."""
 
     urn: str
@@ -142,7 +142,9 @@ _KINDS: Final[Mapping[str, _How]] = {
 }
 
 
-def sought(resource: Mapping[str, Any], region: str | None, profile: str | None) -> Sought | None:
+def resource_query(
+    resource: Mapping[str, Any], region: str | None, profile: str | None
+) -> ResourceQuery | None:
     """Returns the question, or None if the resource cannot be looked for.
 
     The reasons are an unknown kind, missing tags, or an unknown region. resource: a pending
@@ -156,7 +158,7 @@ def sought(resource: Mapping[str, Any], region: str | None, profile: str | None)
     parameters = how.parameters(inputs) if how is not None else None
     if how is None or parameters is None:
         return None
-    return Sought(
+    return ResourceQuery(
         urn=resource["urn"],
         region=str(place),
         profile=profile,

@@ -30,7 +30,7 @@ class Resource:
     protect: bool = False
 
 
-def at(value: Any, *path: str) -> Any:
+def property_at(value: Any, *path: str) -> Any:
     """The property at `path`: None if it is missing, UNKNOWN if a part of the path is unknown."""
     for key in path:
         if value is UNKNOWN:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slicewright.load import requests
-from slicewright.load.asked import Load, Target
 from slicewright.load.engine import settings
+from slicewright.load.load import Load, Target
 from slicewright.load.outcomes import Ended, Outcome, Progress, decode, encode
 from slicewright.load.results import Figures, percentile, results
 from slicewright.load.text import as_json as results_json

@@ -10,7 +10,7 @@ import pytest
 
 from slicewright.kubeapi import ApiError, Unreachable
 from slicewright.live.access import NoCluster
-from slicewright.teardown.adopted import AdoptedOperator
+from slicewright.teardown.adopted_operator import AdoptedOperator
 
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 MAPS = "/api/v1/namespaces/nvidia/configmaps/"

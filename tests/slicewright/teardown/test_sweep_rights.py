@@ -12,7 +12,7 @@ from slicewright import cli
 from slicewright.infra import plan
 from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
 from slicewright.rehearsal.clouds.core import call_log
-from slicewright.teardown import own_rights
+from slicewright.teardown import sweep_rights
 from slicewright.teardown.sweep.life import Life
 from slicewright.teardown.sweep.passes import Sweep
 from slicewright.teardown.teardown import shown_in
@@ -61,7 +61,7 @@ def swept(
 
 def test_each_right_has_a_call_or_a_reason(swept: tuple[str, set[str]]) -> None:
     stack, used = swept
-    needs = own_rights.needs(fleet_of(stack))
+    needs = sweep_rights.needs(fleet_of(stack))
     assert used == {need.right for need in needs if need.why is None}
 
 
@@ -70,7 +70,7 @@ def test_the_command_writes_them(stack: str, capsys: pytest.CaptureFixture[str])
     file = str(STACKS / f"Pulumi.{stack}.yaml")
     assert cli.main(["rights", file, "--destroy"]) == cli.VERIFIED
     document = json.loads(capsys.readouterr().out)
-    needs = {need.right for need in own_rights.needs(fleet_of(stack))}
+    needs = {need.right for need in sweep_rights.needs(fleet_of(stack))}
     if stack == "gke-h100":
         assert {*document["includedPermissions"]} == needs
         return

@@ -9,7 +9,7 @@ from typing import Any
 from slicewright.doctor.ask.aws.session import AwsSession
 from slicewright.doctor.findings import NotAnswered
 from slicewright.infra.recovery import Recovered, provider_settings
-from slicewright.recovery.sought import Sought, sought
+from slicewright.recovery.resource_queries import ResourceQuery, resource_query
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ def ask(recovered: Recovered) -> Answers:
     unclear: dict[str, str] = {}
     for resource in recovered.pending:
         settings = provider_settings(resource, resources)
-        question = sought(resource, settings.get("region"), settings.get("profile"))
+        question = resource_query(resource, settings.get("region"), settings.get("profile"))
         if question is None:
             continue
         answer = _candidates(question)
@@ -48,7 +48,7 @@ def ask(recovered: Recovered) -> Answers:
     return Answers(ids=ids, open=unclear)
 
 
-def _candidates(question: Sought) -> list[str] | str:
+def _candidates(question: ResourceQuery) -> list[str] | str:
     """Returns the IDs, or the reason why there is no answer."""
     session = AwsSession(question.region, question.profile)
 

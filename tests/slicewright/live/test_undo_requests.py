@@ -9,9 +9,9 @@ import pytest
 from slicewright.commands.status import exit_code
 from slicewright.exit_codes import NOT_VERIFIED
 from slicewright.fleet_controller.objects.pool import Pool
-from slicewright.live.as_json import as_json
-from slicewright.live.asks import Refused, ask
+from slicewright.live.annotation_change import Refused, derive_annotation
 from slicewright.live.fleet import fleet_of
+from slicewright.live.fleet_json import as_json
 from slicewright.live.reading import ClusterObjects
 from slicewright.live.views import Fleet, PoolView, State
 from tests.fleet_controller.rollout_world import START, World
@@ -70,19 +70,19 @@ def view(world: World) -> PoolView:
 
 
 def test_before_any_node_has_changed_it_says_so(world: World) -> None:
-    said = ask("undo", replace(view(world), nodes=()), "")
+    said = derive_annotation("undo", replace(view(world), nodes=()), "")
     assert said.value == "undo:new"
     assert said.messages[0] == "the change of pool p to layout new is undone"
     assert "no node has begun to change: all keep layout old" in said.messages
 
 
 def test_a_node_that_is_drained_goes_back_into_service(world: World) -> None:
-    assert "back into service unchanged: n0" in ask("undo", view(world), "").messages
+    assert "back into service unchanged: n0" in derive_annotation("undo", view(world), "").messages
 
 
 def test_nodes_that_have_changed_change_back_and_the_stack_file_is_named(world: World) -> None:
     minutes(world, 4)
-    said = ask("undo", view(world), "").messages
+    said = derive_annotation("undo", view(world), "").messages
     assert any(line.startswith("change back to old, a few at a time: n0") for line in said)
     assert said[-1].startswith(
         "the stack file still declares new: `pulumi up` fails until it declares old"
@@ -93,17 +93,17 @@ def test_nodes_that_have_changed_change_back_and_the_stack_file_is_named(world: 
 def test_a_rollout_that_has_ended_can_be_undone(world: World) -> None:
     minutes(world, 20)
     assert view(world).state is State.VERIFIED
-    said = ask("undo", view(world), "")
+    said = derive_annotation("undo", view(world), "")
     assert said.value == "undo:new"
     assert "change back to old, a few at a time: n0, n1, n2" in said.messages
 
 
 def test_twice_is_once(world: World) -> None:
-    assert ask("undo", view(world), "undo:new").value is None
+    assert derive_annotation("undo", view(world), "undo:new").value is None
 
 
 def test_an_undo_ends_a_pause_and_reports_that(world: World) -> None:
-    said = ask("undo", view(world), "paused")
+    said = derive_annotation("undo", view(world), "paused")
     assert said.value == "undo:new"
     assert "the rollout is no longer paused" in said.messages
 
@@ -111,13 +111,13 @@ def test_an_undo_ends_a_pause_and_reports_that(world: World) -> None:
 def test_with_one_known_layout_it_is_refused(world: World) -> None:
     world.pool = replace(world.pool, status={**world.pool.status, "provenLayouts": []})
     with pytest.raises(Refused, match="verified with no layout other than new"):
-        ask("undo", view(world), "")
+        derive_annotation("undo", view(world), "")
 
 
 def test_undo_is_refused_for_a_pool_that_mig_manager_does_not_partition(world: World) -> None:
     world.pool = replace(world.pool, declared=None, mig_config=None)
     with pytest.raises(Refused, match="another layout needs new nodes: write the old layout into"):
-        ask("undo", view(world), "")
+        derive_annotation("undo", view(world), "")
 
 
 class TestUndone:
@@ -140,7 +140,7 @@ class TestUndone:
         assert (shown["state"], shown["layout"], shown["declared"]) == ("undone", "old", "new")
 
     def test_resume_goes_forward(self, undone: World) -> None:
-        said = ask("resume", view(undone), "undo:new")
+        said = derive_annotation("resume", view(undone), "undo:new")
         assert said.value == ""
         assert said.messages == (
             "the undo is reverted: pool p changes to layout new",
@@ -149,13 +149,13 @@ class TestUndone:
 
     def test_pause_is_refused_without_a_rollout(self, undone: World) -> None:
         with pytest.raises(Refused, match="no node waits for layout old"):
-            ask("pause", view(undone), "undo:new")
+            derive_annotation("pause", view(undone), "undo:new")
 
     def test_after_another_stack_file_its_rest_is_removed(self, undone: World) -> None:
         undone.wants("other")
         minutes(undone, 20)
         assert view(undone).state is State.VERIFIED
-        said = ask("resume", view(undone), "undo:new")
+        said = derive_annotation("resume", view(undone), "undo:new")
         assert said.value == ""
         assert said.messages[0].startswith("the undo of layout new had ended")
 
@@ -166,7 +166,7 @@ def test_on_its_way_it_can_be_paused_and_resumed_and_then_taken_back(world: Worl
     minutes(world, 1)
     pool = view(world)
     assert pool.state is State.CHANGING
-    paused = ask("pause", pool, "undo:new").value
+    paused = derive_annotation("pause", pool, "undo:new").value
     assert paused == "undo:new,paused"
-    assert ask("resume", pool, paused).value == "undo:new"
-    assert ask("resume", pool, "undo:new").value == ""
+    assert derive_annotation("resume", pool, paused).value == "undo:new"
+    assert derive_annotation("resume", pool, "undo:new").value == ""

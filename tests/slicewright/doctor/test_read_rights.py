@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slicewright import cli
-from slicewright.doctor import own_rights
+from slicewright.doctor import read_rights
 from slicewright.infra import plan
 from slicewright.infra.plan import EksFleetPlan, GkeFleetPlan
 from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
@@ -98,7 +98,7 @@ def test_the_actions_are_those_of_the_calls(
     assert isinstance(fleet, EksFleetPlan)
     # The default is asked for where the account has no quota of its own, and everybody may ask who
     # they are.
-    listed = {need.right for need in own_rights.needs(fleet)}
+    listed = {need.right for need in read_rights.needs(fleet)}
     assert listed - {"servicequotas:GetAWSDefaultServiceQuota"} == {
         as_action(call) for call in called(doctor)
     } - {"sts:GetCallerIdentity"}
@@ -130,7 +130,7 @@ def test_the_permissions_are_those_of_the_calls(
     fleet = plan.read_file(doctor.environment / "Pulumi.gke-h100.yaml")
     assert isinstance(fleet, GkeFleetPlan)
     asked = called(doctor) - {"cloudresourcemanager projects.testIamPermissions"}
-    assert {need.right for need in own_rights.needs(fleet)} == {_GOOGLE[call] for call in asked}
+    assert {need.right for need in read_rights.needs(fleet)} == {_GOOGLE[call] for call in asked}
 
 
 def test_doctor_reads_only_the_subnet_of_a_host_project(doctor: Doctor) -> None:
