@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 
 from slicewright.infra.stack_file.schema.constraints import Cidr, NotEmpty, Pattern
 from slicewright.infra.stack_file.schema.field_types import Labels, NamespaceName
-from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.model import SpecModel, keys_of
 
 AdminGroup = Annotated[
     str,
@@ -57,7 +57,7 @@ class MetricsRange(SpecModel):
 
 
 def _tag(value: Any) -> str:
-    return "cidr" if isinstance(value, dict) and "cidr" in value else "namespace"
+    return "cidr" if "cidr" in keys_of(value) else "namespace"
 
 
 MetricsSource = Annotated[

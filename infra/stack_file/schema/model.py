@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -34,6 +34,16 @@ class SpecModel(BaseModel):
         for name, text in _field_docstrings(cls).items():
             properties[name]["description"] = text
         return schema
+
+
+def keys_of(value: Any) -> Collection[str]:
+    """The keys of a mapping in the file, or the fields of the model made from it; else nothing.
+
+    A union's discriminator gets the mapping for validation, and the model for serialization.
+    """
+    if isinstance(value, BaseModel):
+        return type(value).model_fields
+    return value.keys() if isinstance(value, Mapping) else ()
 
 
 def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from slicewright.infra.stack_file.schema.field_types import (
     NodeCount,
 )
 from slicewright.infra.stack_file.schema.hosts import NodeGpus
-from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.model import SpecModel, keys_of
 from slicewright.infra.stack_file.schema.partition import (
     Exclusive,
     OperatorPartition,
@@ -61,8 +61,7 @@ class Autoscaled(SpecModel):
 
 
 def _nodes_tag(value: Any) -> str:
-    fields = value if isinstance(value, dict) else {}
-    return "autoscaled" if "min" in fields or "max" in fields else "fixed"
+    return "autoscaled" if {"min", "max"}.intersection(keys_of(value)) else "fixed"
 
 
 Nodes = Annotated[

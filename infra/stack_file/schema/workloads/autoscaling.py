@@ -204,8 +204,8 @@ class PrometheusAdapter(SpecModel):
 
 
 def _scaler_tag(value: object) -> str:
-    adapter = isinstance(value, dict) and value.get("by") == "prometheus-adapter"
-    return "prometheus-adapter" if adapter else "keda"
+    by = value.get("by") if isinstance(value, dict) else getattr(value, "by", None)
+    return "prometheus-adapter" if by == "prometheus-adapter" else "keda"
 
 
 PodAutoscaling = Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from slicewright.infra.stack_file.schema.fractional import Workload
+from slicewright.infra.stack_file.schema.model import keys_of
 from slicewright.infra.stack_file.schema.workloads.container import ContainerWorkload
 from slicewright.infra.stack_file.schema.workloads.triton import TritonWorkload
 from slicewright.infra.stack_file.schema.workloads.vllm import VllmWorkload
@@ -16,8 +17,7 @@ ServedWorkload = VllmWorkload | TritonWorkload | ContainerWorkload
 
 def _tag(value: Any) -> str:
     """The union's tag. `kind` may be misspelled, but only servers have an image or a pool."""
-    served = isinstance(value, dict) and bool({"kind", "image", "pool"} & value.keys())
-    return "kind" if served else "share"
+    return "kind" if {"kind", "image", "pool"}.intersection(keys_of(value)) else "share"
 
 
 AnyWorkload = Annotated[

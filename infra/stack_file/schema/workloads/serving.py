@@ -17,7 +17,7 @@ from slicewright.infra.stack_file.schema.field_types import (
     ResourceName,
 )
 from slicewright.infra.stack_file.schema.fractional import FractionalRequest
-from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.model import SpecModel, keys_of
 from slicewright.infra.stack_file.schema.quantities import Cpu
 from slicewright.infra.stack_file.schema.workloads.autoscaling import Autoscaling
 
@@ -101,7 +101,7 @@ class NewVolume(SpecModel):
 
 
 def volume_tag(value: Any) -> str:
-    return "claimed" if isinstance(value, dict) and "claim" in value else "new"
+    return "claimed" if "claim" in keys_of(value) else "new"
 
 
 Volume = Annotated[
