@@ -25,7 +25,7 @@ PACKAGES = $(shell grep -c '^[a-z].*==' requirements.lock)
 .PHONY: help rehearse destroy test test-all unit soak lint bench mutate gpu-check setup toolchain
 .PHONY: policy clean
 
-rehearse: $(SETUP)  ## gke-h100 and eks-a100 from a stack file to a proven fleet and back;
+rehearse: $(SETUP)  ## gke-h100 and eks-a100 from a stack file to a verified fleet and back;
 ## STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running,
 ## PLUGINS=official for Pulumi's own plugins
 	@$(if $(PLUGINS),SLICEWRIGHT_PLUGINS='$(PLUGINS)' )$(BIN)/slicewright rehearse \
@@ -35,25 +35,24 @@ help:  ## what there is to make; `make` alone is `make rehearse`
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 } \
 	  /^## / { printf "%-10s %s\n", "", substr($$0, 4) }' Makefile
 
-destroy: $(SETUP)  ## ends what KEEP=1 left running:
-## pulumi destroy, then shows the simulated cloud empty
+destroy: $(SETUP)  ## destroys the rehearsals that KEEP=1 left running,
+## and shows that their simulated clouds are empty
 	@$(BIN)/slicewright rehearse destroy \
 	  $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
 
-test: lint toolchain  ## lint and the tests, without those that show in other circumstances what
-## another test shows first
+test: lint toolchain  ## lint, and one test of each behaviour
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not soak and not long"
 
-test-all: lint toolchain  ## everything that CI checks at each push
+test-all: lint toolchain  ## everything that CI checks on each push
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not soak"
 
-unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no server of the clouds,
-## nothing to build; properties with a tenth of their examples
+unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no cloud over HTTP, no builds;
+## property tests with a tenth of their examples
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder \
 	  --hypothesis-profile quick -m "$(QUICK)"
 
-soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts, and half
-## an hour of faults (MINUTES=3, SEED=42), and one that builds Flux; CI runs them nightly
+soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts, half an
+## hour of faults (MINUTES=3, SEED=42), and one that builds Flux; CI runs them nightly
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m soak
 
 lint: $(SETUP)  ## style, types, and import contracts between packages
@@ -67,7 +66,7 @@ bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.m
 ## BENCHMARKS="plan agent" for some of them
 	@$(BIN)/python benchmarks/figures.py $(BENCHMARKS)
 
-mutate: $(SETUP) $(MUTMUT)/.ready  ## changes the pure cores in small ways, and lists
+mutate: $(SETUP) $(MUTMUT)/.ready  ## changes the pure packages in small ways, and lists
 ## the changes that no test notices (hours);
 ## MUTANTS="slicewright.infra.geometry.naming.*" for some, SHOW=NAME for the change itself
 	@export PYTHONPATH=$(CURDIR)/$(MUTMUT); set -e; if [ -n "$(SHOW)" ]; then \
@@ -84,8 +83,8 @@ gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it w
 ## writes docs/gpu-check/
 	@$(BIN)/python -m slicewright.rehearsal.cluster.gpu_check
 
-toolchain: $(SETUP)  ## finds, downloads or builds the tools of others that rehearsals and tests
-## use, once per machine (20 to 40 minutes)
+toolchain: $(SETUP)  ## finds, downloads or builds the third-party tools of rehearsals and
+## tests, once per machine (20 to 40 minutes)
 	@$(BIN)/python -m slicewright.rehearsal.host.toolchain --with all
 
 setup: $(SETUP)  ## the Python environment from requirements.lock, hashes checked
@@ -117,7 +116,7 @@ $(SETUP): requirements.lock pyproject.toml
 	@rm $(VENV)/.pip
 	@touch $@
 
-clean:  ## removes the Python environment and what rehearsals left; refuses while one of them runs
+clean:  ## removes the Python environment and the files of rehearsals; refuses while one runs
 	@running=$$(ls -d .rehearsal/*/processes/*.json 2>/dev/null | \
 	  cut -d/ -f2 | sort -u | xargs); \
 	if [ -n "$$running" ]; then \

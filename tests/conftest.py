@@ -51,10 +51,14 @@ os.environ.pop("PYTHONPYCACHEPREFIX", None)
 sys.dont_write_bytecode = False
 sys.pycache_prefix = None
 
-# A shell starts what runs in its background with SIGINT ignored, and so would be every process that
-# a test starts and then interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts background jobs with SIGINT ignored, and nohup starts its command with SIGHUP
+# ignored. Every process that a test starts would inherit that, and tests would signal it in vain.
+for _signal, _usual_handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, _usual_handler)
 
 # Until the tests are collected; see pytest_collection_finish.
 gc.disable()
@@ -346,19 +350,6 @@ def _refuse_tools(*_: object) -> NoReturn:
 
 def _refuse_clouds(*_: object) -> NoReturn:
     pytest.fail(f"a unit test serves the clouds over HTTP; take the `{CLOUDS_FIXTURE}` fixture")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _interruptible() -> None:
-    """Background jobs start with SIGINT ignored, nohup's with SIGHUP; children inherit that, and
-    tests would signal in vain.
-    """
-    for number, usual in (
-        (signal.SIGINT, signal.default_int_handler),
-        (signal.SIGHUP, signal.SIG_DFL),
-    ):
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")
