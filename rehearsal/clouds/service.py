@@ -159,10 +159,10 @@ class Cloud:
             raise ConnectionLost
         handler = methods.get(method)
         if handler is None:
-            known = ", ".join(sorted(methods))
+            names = ", ".join(sorted(methods))
             raise not_simulated(
                 f"The rehearsal's cloud does not simulate {service} {method}; of this "
-                f"service it has {known}."
+                f"service it has {names}."
             )
         if is_google:
             answer = handler(params, body)
@@ -176,7 +176,7 @@ class Cloud:
     def _fault(self, service: str, method: str) -> CallFault | None:
         """The fault that the call meets. Slowness has passed; errors are raised as CloudError."""
         try:
-            fault = self._faults.of_call(service, method)
+            fault = self._faults.call_fault(service, method)
         except FaultFileError as e:
             raise CloudError(400, "FAULT_FILE", str(e)) from None
         match fault:
@@ -198,11 +198,11 @@ class Cloud:
 
     def inventory(self) -> dict[str, list[str]]:
         """Kind -> names of every resource that exists; empty = everything was destroyed."""
-        found: dict[str, list[str]] = {}
+        by_kind: dict[str, list[str]] = {}
         for service in self._services:
             for resource in service.inventory():
-                found.setdefault(resource["kind"], []).append(resource["name"])
-        return found
+                by_kind.setdefault(resource["kind"], []).append(resource["name"])
+        return by_kind
 
     def look_around(self) -> None:
         """What happens without a call: injected events, and work that the clouds take up again.
@@ -211,7 +211,7 @@ class Cloud:
         """
         for event in self._faults.due_events():
             if any(service.disturb(event) for service in self._node_events):
-                self._faults.happened(event)
+                self._faults.record_event(event)
         for cloud in self._cluster_services:
             cloud.look_around()
 

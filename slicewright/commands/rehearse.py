@@ -200,8 +200,8 @@ def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -
         broken = broken_nodes.Broken(
             fault=parsed.fault, node=parsed.node, gpu=parsed.gpu, profile=parsed.profile
         )
-        happened = broken_nodes.inject(selection.one(), broken)
-        console.print(f"node {broken.node}: {happened}", highlight=False)
+        record_event = broken_nodes.inject(selection.one(), broken)
+        console.print(f"node {broken.node}: {record_event}", highlight=False)
         return VERIFIED
     environment = selection.one()
     environment.require_running()

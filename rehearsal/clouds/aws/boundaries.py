@@ -31,27 +31,27 @@ class Boundaries:
             "GetPolicy": self._policy,
         }
 
-    def attached(self, arn: str | None) -> JsonObject:
+    def boundary_fields(self, arn: str | None) -> JsonObject:
         """What a role with this boundary has in its record. Raises CloudError."""
         if arn is None:
             return {}
-        there = account_of(self._context).boundaries
-        if there is not None and arn not in there:
+        boundaries = account_of(self._context).boundaries
+        if boundaries is not None and arn not in boundaries:
             raise aws_error(
                 "NoSuchEntity", f"Scope ARN: {arn} does not exist or is not attachable.", code=404
             )
-        shown = {"PermissionsBoundaryType": _KIND, "PermissionsBoundaryArn": arn}
-        return {_FIELD: shown}
+        attachment = {"PermissionsBoundaryType": _KIND, "PermissionsBoundaryArn": arn}
+        return {_FIELD: attachment}
 
     def _policy(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        arn, there = str(body["PolicyArn"]), account_of(self._context).boundaries
-        if there is not None and arn not in there:
+        arn, boundaries = str(body["PolicyArn"]), account_of(self._context).boundaries
+        if boundaries is not None and arn not in boundaries:
             raise aws_error("NoSuchEntity", f"Policy {arn} was not found.", code=404)
-        shown = {"Arn": arn, "PolicyName": arn.rpartition("/")[2], "IsAttachable": True}
-        return {"Policy": shown}
+        policy = {"Arn": arn, "PolicyName": arn.rpartition("/")[2], "IsAttachable": True}
+        return {"Policy": policy}
 
     def _put(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        boundary = self.attached(body[_FIELD])
+        boundary = self.boundary_fields(body[_FIELD])
         with self._store.lock:
             self._store.put(ROLES, body["RoleName"], self._role(body) | boundary)
         return {}
@@ -76,14 +76,14 @@ class Boundaries:
 
 
 def boundary_arn(role: JsonObject) -> str | None:
-    shown: Mapping[str, Any] = role.get(_FIELD, {})
-    return shown.get("PermissionsBoundaryArn")
+    attachment: Mapping[str, Any] = role.get(_FIELD, {})
+    return attachment.get("PermissionsBoundaryArn")
 
 
-def bounded(context: Context, role: JsonObject) -> JsonObject:
+def with_boundary(context: Context, role: JsonObject) -> JsonObject:
     """The role with the document of its boundary as `boundary`, where it has one."""
-    arn, there = boundary_arn(role), account_of(context).boundaries
-    if arn is None or there is None:
+    arn, boundaries = boundary_arn(role), account_of(context).boundaries
+    if arn is None or boundaries is None:
         return role
     # A boundary that was deleted allows nothing.
-    return role | {"boundary": there.get(arn, {"Statement": []})}
+    return role | {"boundary": boundaries.get(arn, {"Statement": []})}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.clouds.aws.account import account_of
-from slicewright.rehearsal.clouds.aws.boundaries import Boundaries, bounded
+from slicewright.rehearsal.clouds.aws.boundaries import Boundaries, with_boundary
 from slicewright.rehearsal.clouds.aws.errors import aws_error
 from slicewright.rehearsal.clouds.aws.role_policies import RolePolicies, inline
 from slicewright.rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
@@ -77,20 +77,20 @@ class AwsIam:
             {"kind": "iam.instanceProfile", "name": key}
             for key, _ in self._store.items(INSTANCE_PROFILES)
         ]
-        made = [{"kind": "iam.role", "name": key} for key, _ in roles]
-        return made + attached + self._inline.inventory() + profiles
+        resources = [{"kind": "iam.role", "name": key} for key, _ in roles]
+        return resources + attached + self._inline.inventory() + profiles
 
     def _role(self, body: JsonObject) -> JsonObject:
-        found = (
+        role = (
             self._store.get(ROLES, body["RoleName"])
             or self._callers_role(body["RoleName"])
             or self._linked_role(body["RoleName"])
         )
-        if found is None:
+        if role is None:
             raise aws_error(
                 "NoSuchEntity", f"The role with name {body['RoleName']} cannot be found.", code=404
             )
-        return found
+        return role
 
     def _callers_role(self, name: str) -> JsonObject | None:
         """The role by which the user of the rehearsal is said to call; it can only be looked at."""
@@ -109,7 +109,7 @@ class AwsIam:
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name, path = body["RoleName"], body.get("Path", "/")
         trust = _document(body["AssumeRolePolicyDocument"])
-        boundary = self._boundaries.attached(body.get("PermissionsBoundary"))
+        boundary = self._boundaries.boundary_fields(body.get("PermissionsBoundary"))
         with self._store.lock:
             if self._store.get(ROLES, name):
                 raise aws_error(
@@ -211,12 +211,12 @@ class AwsIam:
             )
 
 
-def _tagged(there: list[JsonObject], given: list[JsonObject]) -> list[JsonObject]:
+def _tagged(existing: list[JsonObject], added: list[JsonObject]) -> list[JsonObject]:
     """The tags of a role that is given some. Keys that differ in case only are the same.
 
     Source: aws/aws-cdk #26253, github-aws-runners/terraform-aws-github-runner #1346.
     """
-    for text in (str(t[part]) for t in given for part in ("Key", "Value")):
+    for text in (str(t[part]) for t in added for part in ("Key", "Value")):
         if any(c not in _TAG_SIGNS and unicodedata.category(c)[0] not in "LNZ" for c in text):
             raise aws_error(
                 "ValidationError",
@@ -224,13 +224,13 @@ def _tagged(there: list[JsonObject], given: list[JsonObject]) -> list[JsonObject
                 r"constraint: Member must satisfy regular expression pattern: "
                 r"[\p{L}\p{Z}\p{N}_.:/=+\-@]+",
             )
-    new = {str(t["Key"]).casefold(): t for t in given}
-    if len(new) < len(given):
+    new = {str(t["Key"]).casefold(): t for t in added}
+    if len(new) < len(added):
         raise aws_error(
             "InvalidInput",
             "Duplicate tag keys found. Please note that Tag keys are case insensitive.",
         )
-    tags = {str(t["Key"]).casefold(): t for t in there} | new
+    tags = {str(t["Key"]).casefold(): t for t in existing} | new
     if len(tags) > _MOST_TAGS:
         raise aws_error(
             "LimitExceeded",
@@ -256,7 +256,7 @@ def known_role(context: Context, arn: str) -> JsonObject | None:
     if role is None or role["_since"]["role"] > before:
         return None
     spread = {"policies": [p for p in role["policies"] if role["_since"][p] <= before]}
-    return bounded(context, role | spread)
+    return with_boundary(context, role | spread)
 
 
 def make_instance_profile(context: Context, name: str, role_arn: str) -> None:
@@ -325,9 +325,9 @@ def _malformed(message: str) -> CloudError:
 def shown_role(role: JsonObject) -> JsonObject:
     """In the API's form."""
     hidden = ("trust", "policies", "inline", "boundary", "_since")
-    shown = {k: v for k, v in role.items() if k not in hidden}
+    visible = {k: v for k, v in role.items() if k not in hidden}
     # The API answers with the document URL-encoded.
-    return shown | {"AssumeRolePolicyDocument": quote(json.dumps(role["trust"]))}
+    return visible | {"AssumeRolePolicyDocument": quote(json.dumps(role["trust"]))}
 
 
 def _policies(role: JsonObject) -> list[JsonObject]:

@@ -48,8 +48,8 @@ def answered_once(
             "Arguments on this idempotent request are inconsistent with arguments used in previous "
             f"request(s): {member} {token}",
         )
-    known: JsonObject = before["answer"]
-    return known
+    first_answer: JsonObject = before["answer"]
+    return first_answer
 
 
 @cache

@@ -20,12 +20,12 @@ class InstanceProfiles:
         return {
             "CreateInstanceProfile": self._create,
             "GetInstanceProfile": lambda _, body: {
-                "InstanceProfile": self._shown(self._found(body))
+                "InstanceProfile": self._describe(self._find(body))
             },
             "ListInstanceProfiles": self._list,
             "ListInstanceProfilesForRole": self._list_of_role,
             "ListInstanceProfileTags": lambda _, body: {
-                "Tags": self._found(body).get("Tags", []),
+                "Tags": self._find(body).get("Tags", []),
                 "IsTruncated": False,
             },
             "AddRoleToInstanceProfile": self._add_role,
@@ -48,29 +48,29 @@ class InstanceProfiles:
                 "Path": body.get("Path", "/"),
                 "Tags": body.get("Tags", []),
             }
-            return {"InstanceProfile": self._shown(self._put(profile))}
+            return {"InstanceProfile": self._describe(self._put(profile))}
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         """Without tags, as IAM lists them."""
         prefix = body.get("PathPrefix", "/")
-        found = [
-            self._shown(one)
-            for one in self._store.values(INSTANCE_PROFILES)
-            if _path(one).startswith(prefix)
+        profiles = [
+            self._describe(profile)
+            for profile in self._store.values(INSTANCE_PROFILES)
+            if _path(profile).startswith(prefix)
         ]
-        listed = [{k: v for k, v in one.items() if k != "Tags"} for one in found]
+        listed = [{k: v for k, v in profile.items() if k != "Tags"} for profile in profiles]
         return {"InstanceProfiles": listed, "IsTruncated": False}
 
     def _list_of_role(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["RoleName"]
         if self._store.get(ROLES, name) is None:
             raise _no_role(name)
-        found = [p for p in self._store.values(INSTANCE_PROFILES) if p["RoleName"] == name]
-        return {"InstanceProfiles": [self._shown(p) for p in found], "IsTruncated": False}
+        profiles = [p for p in self._store.values(INSTANCE_PROFILES) if p["RoleName"] == name]
+        return {"InstanceProfiles": [self._describe(p) for p in profiles], "IsTruncated": False}
 
     def _add_role(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            profile = self._found(body)
+            profile = self._find(body)
             if self._store.get(ROLES, body["RoleName"]) is None:
                 raise _no_role(body["RoleName"])
             if profile["RoleName"]:
@@ -84,7 +84,7 @@ class InstanceProfiles:
 
     def _remove_role(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            profile = self._found(body)
+            profile = self._find(body)
             if profile["RoleName"] != body["RoleName"]:
                 raise _no_role(body["RoleName"])
             self._put(profile | {"RoleName": ""})
@@ -92,7 +92,7 @@ class InstanceProfiles:
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            profile = self._found(body)
+            profile = self._find(body)
             if profile["RoleName"]:
                 raise aws_error(
                     "DeleteConflict",
@@ -102,17 +102,17 @@ class InstanceProfiles:
             self._store.delete(INSTANCE_PROFILES, profile["InstanceProfileName"])
         return {}
 
-    def _found(self, body: JsonObject) -> JsonObject:
+    def _find(self, body: JsonObject) -> JsonObject:
         name = body["InstanceProfileName"]
-        found = self._store.get(INSTANCE_PROFILES, name)
-        if found is None:
+        profile = self._store.get(INSTANCE_PROFILES, name)
+        if profile is None:
             raise aws_error("NoSuchEntity", f"Instance Profile {name} cannot be found.", code=404)
-        return found
+        return profile
 
     def _put(self, profile: JsonObject) -> JsonObject:
         return self._store.put(INSTANCE_PROFILES, profile["InstanceProfileName"], profile)
 
-    def _shown(self, profile: JsonObject) -> JsonObject:
+    def _describe(self, profile: JsonObject) -> JsonObject:
         role = self._store.get(ROLES, profile["RoleName"]) if profile["RoleName"] else None
         return {
             "Path": _path(profile),

@@ -22,18 +22,18 @@ class Kms:
         if len(parts) < 6 or not parts[5].startswith("key/"):
             raise aws_error("NotFoundException", f"Invalid keyId '{arn}'")
         keys = account_of(self._context).keys
-        found = Key() if keys is None else keys.get(arn)
-        if found is None or parts[3] != params["region"]:
+        key = Key() if keys is None else keys.get(arn)
+        if key is None or parts[3] != params["region"]:
             raise aws_error("NotFoundException", f"Key '{arn}' does not exist")
         return {
             "KeyMetadata": {
                 "AWSAccountId": parts[4],
                 "KeyId": parts[5].removeprefix("key/"),
                 "Arn": arn,
-                "Enabled": found.state == "Enabled",
-                "KeyUsage": found.usage,
-                "KeyState": found.state,
+                "Enabled": key.state == "Enabled",
+                "KeyUsage": key.usage,
+                "KeyState": key.state,
                 "KeyManager": "CUSTOMER",
-                "KeySpec": found.spec,
+                "KeySpec": key.spec,
             }
         }

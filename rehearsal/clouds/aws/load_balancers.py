@@ -36,45 +36,45 @@ class LoadBalancers:
         self._store = context.store
 
     def classic_methods(self) -> Methods:
-        found = {
+        handlers = {
             "DescribeLoadBalancers": self._describe_classic,
             "DeleteLoadBalancer": self._delete_classic,
             "DescribeTags": self._tags_of_classic,
         }
-        return in_known_regions(found, _no_region)
+        return in_known_regions(handlers, _no_region)
 
     def methods(self) -> Methods:
         """Of the second version."""
-        found = {
+        handlers = {
             "DescribeLoadBalancers": self._describe,
             "DeleteLoadBalancer": self._delete,
             "DescribeTags": self._tags,
             "DescribeTargetGroups": self._describe_groups,
             "DeleteTargetGroup": self._delete_group,
         }
-        return in_known_regions(found, _no_region)
+        return in_known_regions(handlers, _no_region)
 
     def inventory(self) -> list[JsonObject]:
         return [
             {"kind": kind, "name": key}
-            for kind, kept in (
+            for kind, records in (
                 ("elb.loadBalancer", LOAD_BALANCERS),
                 ("elbv2.targetGroup", TARGET_GROUPS),
             )
-            for key, _ in self._store.items(kept)
+            for key, _ in self._store.items(records)
         ]
 
-    def _of(self, params: JsonObject, *, classic: bool) -> dict[str, JsonObject]:
+    def _balancers(self, params: JsonObject, *, classic: bool) -> dict[str, JsonObject]:
         """By name."""
-        found = self._store.values(LOAD_BALANCERS, prefix=f"{params['region']}/")
-        return {b["name"]: b for b in found if (b["arn"] is None) == classic}
+        balancers = self._store.values(LOAD_BALANCERS, prefix=f"{params['region']}/")
+        return {b["name"]: b for b in balancers if (b["arn"] is None) == classic}
 
     def _describe_classic(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        known = self._of(params, classic=True)
+        balancers = self._balancers(params, classic=True)
         for name in body.get("LoadBalancerNames") or ():
-            if name not in known:
+            if name not in balancers:
                 raise _not_found(f"There is no ACTIVE Load Balancer named '{name}'")
-        shown = [known[name] for name in body.get("LoadBalancerNames") or known]
+        descriptions = [balancers[name] for name in body.get("LoadBalancerNames") or balancers]
         return {
             "LoadBalancerDescriptions": [
                 {
@@ -87,44 +87,50 @@ class LoadBalancers:
                     "Instances": [],
                     "CreatedTime": b["since"],
                 }
-                for b in shown
+                for b in descriptions
             ]
         }
 
     def _delete_classic(self, params: JsonObject, body: JsonObject) -> JsonObject:
         """One that does not exist is deleted with success, as the API reference says."""
         with self._store.lock:
-            self._remove(params, self._of(params, classic=True).get(body["LoadBalancerName"]))
+            self._remove(
+                params, self._balancers(params, classic=True).get(body["LoadBalancerName"])
+            )
         return {}
 
     def _tags_of_classic(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        known, names = self._of(params, classic=True), body["LoadBalancerNames"]
+        balancers, names = self._balancers(params, classic=True), body["LoadBalancerNames"]
         for name in names:
-            if name not in known:
+            if name not in balancers:
                 raise _not_found(f"There is no ACTIVE Load Balancer named '{name}'")
-        shown = [{"LoadBalancerName": n, "Tags": tag_list(known[n]["tags"])} for n in names]
-        return {"TagDescriptions": shown}
+        descriptions = [
+            {"LoadBalancerName": n, "Tags": tag_list(balancers[n]["tags"])} for n in names
+        ]
+        return {"TagDescriptions": descriptions}
 
     def _tags(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        arns = {b["arn"]: b for b in self._of(params, classic=False).values()}
+        arns = {b["arn"]: b for b in self._balancers(params, classic=False).values()}
         arns |= {g["arn"]: g for g in self._groups(params).values()}
         if unknown := [a for a in body["ResourceArns"] if a not in arns]:
             if ":targetgroup/" in unknown[0]:
                 raise _no_group(unknown)
             raise _not_found(f"Load balancers '[{', '.join(unknown)}]' not found")
-        shown = [
+        descriptions = [
             {"ResourceArn": a, "Tags": tag_list(arns[a]["tags"])} for a in body["ResourceArns"]
         ]
-        return {"TagDescriptions": shown}
+        return {"TagDescriptions": descriptions}
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        known = self._of(params, classic=False)
-        arns = {b["arn"]: b for b in known.values()}
-        names, wanted = body.get("Names") or [], body.get("LoadBalancerArns") or []
-        unknown = [n for n in names if n not in known] or [a for a in wanted if a not in arns]
+        balancers = self._balancers(params, classic=False)
+        arns = {b["arn"]: b for b in balancers.values()}
+        names, requested_arns = body.get("Names") or [], body.get("LoadBalancerArns") or []
+        unknown = [n for n in names if n not in balancers] or [
+            a for a in requested_arns if a not in arns
+        ]
         if unknown:
             raise _not_found(f"Load balancers '[{', '.join(unknown)}]' not found")
-        named = [known[n] for n in names] + [arns[a] for a in wanted]
+        named = [balancers[n] for n in names] + [arns[a] for a in requested_arns]
         return {
             "LoadBalancers": [
                 {
@@ -142,7 +148,7 @@ class LoadBalancers:
                     ],
                     "CreatedTime": b["since"],
                 }
-                for b in (named if names or wanted else known.values())
+                for b in (named if names or requested_arns else balancers.values())
             ]
         }
 
@@ -152,24 +158,26 @@ class LoadBalancers:
         if ":loadbalancer/" not in arn:
             raise aws_error("ValidationError", f"'{arn}' is not a valid load balancer ARN")
         with self._store.lock:
-            known = self._of(params, classic=False).values()
-            self._remove(params, next((b for b in known if b["arn"] == arn), None))
+            balancers = self._balancers(params, classic=False).values()
+            self._remove(params, next((b for b in balancers if b["arn"] == arn), None))
         return {}
 
     def _groups(self, params: JsonObject) -> dict[str, JsonObject]:
         """Target groups by name."""
-        found = self._store.values(TARGET_GROUPS, prefix=f"{params['region']}/")
-        return {group["name"]: group for group in found}
+        groups = self._store.values(TARGET_GROUPS, prefix=f"{params['region']}/")
+        return {group["name"]: group for group in groups}
 
     def _describe_groups(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        known = self._groups(params)
-        arns = {group["arn"]: group for group in known.values()}
-        names, wanted = body.get("Names") or [], body.get("TargetGroupArns") or []
-        unknown = [n for n in names if n not in known] or [a for a in wanted if a not in arns]
+        groups = self._groups(params)
+        arns = {group["arn"]: group for group in groups.values()}
+        names, requested_arns = body.get("Names") or [], body.get("TargetGroupArns") or []
+        unknown = [n for n in names if n not in groups] or [
+            a for a in requested_arns if a not in arns
+        ]
         if unknown:
             raise _no_group(unknown)
-        named = [known[n] for n in names] + [arns[a] for a in wanted]
-        balancers = {b["arn"] for b in self._of(params, classic=False).values()}
+        named = [groups[n] for n in names] + [arns[a] for a in requested_arns]
+        balancers = {b["arn"] for b in self._balancers(params, classic=False).values()}
         of = body.get("LoadBalancerArn")
         return {
             "TargetGroups": [
@@ -182,7 +190,7 @@ class LoadBalancers:
                     "TargetType": "instance",
                     "LoadBalancerArns": sorted({g["balancer"]} & balancers),
                 }
-                for g in (named if names or wanted else known.values())
+                for g in (named if names or requested_arns else groups.values())
                 if of is None or g["balancer"] == of
             ]
         }
@@ -195,14 +203,16 @@ class LoadBalancers:
         if ":targetgroup/" not in arn:
             raise aws_error("ValidationError", f"'{arn}' is not a valid target group ARN")
         with self._store.lock:
-            found = next((g for g in self._groups(params).values() if g["arn"] == arn), None)
-            if found is None:
+            group = next((g for g in self._groups(params).values() if g["arn"] == arn), None)
+            if group is None:
                 return {}
-            if found["balancer"] in {b["arn"] for b in self._of(params, classic=False).values()}:
+            if group["balancer"] in {
+                b["arn"] for b in self._balancers(params, classic=False).values()
+            }:
                 raise aws_error(
                     "ResourceInUse", f"Target group '{arn}' is currently in use by a listener"
                 )
-            self._store.delete(TARGET_GROUPS, f"{params['region']}/{found['name']}")
+            self._store.delete(TARGET_GROUPS, f"{params['region']}/{group['name']}")
         return {}
 
     def _remove(self, params: JsonObject, balancer: JsonObject | None) -> None:
@@ -235,7 +245,7 @@ def leave_load_balancer(
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     path = f"net/{name}/{digest}"
     places = {s: context.store.get(SUBNETS, f"{region}/{s}") for s in subnets}
-    known = {identity: subnet for identity, subnet in places.items() if subnet is not None}
+    known_places = {identity: subnet for identity, subnet in places.items() if subnet is not None}
     description = f"ELB {path if network else name}"
     internal = annotations.get(_SCHEME) == "true"
     balancer: JsonObject = {
@@ -246,10 +256,10 @@ def leave_load_balancer(
         "dns": f"{name}-{digest[:10]}.{'elb.' if network else ''}{region}"
         f"{'' if network else '.elb'}.amazonaws.com",
         "scheme": "internal" if internal else "internet-facing",
-        "vpc": next((s["VpcId"] for s in known.values()), ""),
-        "subnets": {identity: s["AvailabilityZone"] for identity, s in known.items()},
+        "vpc": next((s["VpcId"] for s in known_places.values()), ""),
+        "subnets": {identity: s["AvailabilityZone"] for identity, s in known_places.items()},
         "interfaces": description,
-        "tags": {**owned_by(cluster), "kubernetes.io/service-name": _named(meta)},
+        "tags": {**owned_by(cluster), "kubernetes.io/service-name": _namespaced_name(meta)},
         "since": now(),
     }
     context.store.put(LOAD_BALANCERS, f"{region}/{name}", balancer)
@@ -257,7 +267,7 @@ def leave_load_balancer(
         _leave_groups(context, region, service, balancer)
     else:
         group = add_balancer_group(context, region, balancer["vpc"], name, cluster=cluster)
-    for subnet in known:
+    for subnet in known_places:
         add_interface(
             context,
             region,
@@ -294,7 +304,7 @@ def _no_group(unknown: Sequence[str]) -> CloudError:
     return aws_error("TargetGroupNotFound", f"Target groups '[{', '.join(unknown)}]' not found")
 
 
-def _named(meta: JsonObject) -> str:
+def _namespaced_name(meta: JsonObject) -> str:
     return f"{meta.get('namespace', 'default')}/{meta.get('name', meta['uid'])}"
 
 

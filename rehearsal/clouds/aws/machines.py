@@ -17,21 +17,21 @@ from slicewright.rehearsal.clouds.core.machines import Machine, capacity_memory_
 
 @cache
 def machines() -> Mapping[str, Machine]:
-    return {**_of_catalog(), **own_machines()}
+    return {**_catalog_machines(), **extra_machines()}
 
 
 @cache
-def own_machines() -> Mapping[str, Machine]:
+def extra_machines() -> Mapping[str, Machine]:
     """Those of machines.toml."""
     return load(Path(__file__).parent / "machines.toml")
 
 
-def _of_catalog() -> Mapping[str, Machine]:
-    found = {}
+def _catalog_machines() -> Mapping[str, Machine]:
+    machines = {}
     of_ec2 = [row for row in catalog.load().machines.values() if row.cloud == "eks"]
     for row in (*of_ec2, *catalog.general_machines("eks")):
         ram_gib = max(1, int(row.memory_gib))
-        found[row.name] = Machine(
+        machines[row.name] = Machine(
             name=row.name,
             vcpu=row.vcpus,
             ram_gib=ram_gib,
@@ -45,7 +45,7 @@ def _of_catalog() -> Mapping[str, Machine]:
             efa_first_card=row.efa_first_card,
             architecture=row.architecture,
         )
-    return found
+    return machines
 
 
 def vcpu_quota(instance_type: str, *, spot: bool) -> str | None:

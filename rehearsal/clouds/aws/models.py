@@ -96,9 +96,9 @@ def check_answer(service: str, operation: str, answer: Mapping[str, Any]) -> Non
     else:
         errors = _errors(shape, answer)
     # Lengths and patterns bind requests: EKS itself answers `tags: {}`, whose least length is 1.
-    said = "; ".join(dict.fromkeys(text for kind, text in errors if kind != "constraint"))
-    if said:
-        raise WrongAnswer(f"the answer of {service} {operation} is not the API's: {said}")
+    messages = "; ".join(dict.fromkeys(text for kind, text in errors if kind != "constraint"))
+    if messages:
+        raise WrongAnswer(f"the answer of {service} {operation} is not the API's: {messages}")
 
 
 def _errors(shape: Any, value: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -132,8 +132,8 @@ def _shape_errors(shape: Any, value: Any, path: str) -> Iterator[tuple[str, str]
             at = f"{path}.{name}" if path else name
             member = shape.members.get(name)
             if member is None:
-                known = ", ".join(sorted(shape.members))
-                yield "unknown", f"Unknown parameter '{at}'; known here: {known}"
+                members = ", ".join(sorted(shape.members))
+                yield "unknown", f"Unknown parameter '{at}'; known here: {members}"
             else:
                 yield from _shape_errors(member, item, at)
         if shape.is_tagged_union and len(value) != 1:
@@ -188,16 +188,16 @@ def _matches(pattern: str, value: str) -> bool:
 
 
 def _bound_errors(
-    shape: Any, measure: float, what: str, value: Any, path: str
+    shape: Any, measure: float, quantity: str, value: Any, path: str
 ) -> Iterator[tuple[str, str]]:
-    """what: that which the shape's min and max bound, "length" or "value"."""
+    """quantity: that which the shape's min and max bound, "length" or "value"."""
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     for outside, text in (
         (low is not None and measure < low, f"greater than or equal to {low}"),
         (high is not None and measure > high, f"less than or equal to {high}"),
     ):
         if outside:
-            yield "constraint", _constraint(value, path, f"Member must have {what} {text}")
+            yield "constraint", _constraint(value, path, f"Member must have {quantity} {text}")
 
 
 def _constraint(value: Any, path: str, text: str) -> str:

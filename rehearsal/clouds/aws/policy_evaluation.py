@@ -43,9 +43,9 @@ def evaluate(policies: Sequence[Policy], action: str, arn: str, context: Context
                 if key.lower() not in context and not operator.endswith("IfExists")
             }
             if all(
-                _holds(operator, context.get(key.lower()), _several(wanted))
+                _holds(operator, context.get(key.lower()), _several(patterns))
                 for operator, keys in conditions.items()
-                for key, wanted in keys.items()
+                for key, patterns in keys.items()
             ):
                 effects.add(statement["Effect"])
     decision: Decision = (
@@ -58,12 +58,12 @@ def _concerns(statement: Mapping[str, Any], action: str, arn: str) -> bool:
     unknown = set(statement) - _ELEMENTS
     if unknown:
         raise not_simulated(f"The rehearsal's IAM does not know {', '.join(sorted(unknown))}.")
-    return _named(statement, "Action", action.lower(), str.lower) and _named(
+    return _names(statement, "Action", action.lower(), str.lower) and _names(
         statement, "Resource", arn, str
     )
 
 
-def _named(
+def _names(
     statement: Mapping[str, Any], element: str, value: str, form: Callable[[str], str]
 ) -> bool:
     def matches(patterns: Any) -> bool:
@@ -74,31 +74,31 @@ def _named(
     return not matches(statement[f"Not{element}"])
 
 
-def _holds(operator: str, values: Sequence[str] | None, wanted: Sequence[str]) -> bool:
+def _holds(operator: str, values: Sequence[str] | None, patterns: Sequence[str]) -> bool:
     for prefix, quantifier in (("ForAllValues:", all), ("ForAnyValue:", any)):
         if operator.startswith(prefix):
             plain = operator.removeprefix(prefix)
-            return quantifier(_holds(plain, [value], wanted) for value in values or ())
+            return quantifier(_holds(plain, [value], patterns) for value in values or ())
     base = operator.removesuffix("IfExists")
     if values is None:
         return base != operator or base in ("StringNotEquals", "StringNotLike", "ArnNotLike")
     compare = _OPERATORS.get(base)
     if compare is None:
         raise not_simulated(f"The rehearsal's IAM does not know the condition {operator}.")
-    found = any(compare(value, one) for value in values for one in wanted)
-    return not found if "Not" in base else found
+    matches = any(compare(value, pattern) for value in values for pattern in patterns)
+    return not matches if "Not" in base else matches
 
 
-def _equal(value: str, wanted: str) -> bool:
-    return value == wanted
+def _equal(value: str, pattern: str) -> bool:
+    return value == pattern
 
 
 def _like(value: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(value, pattern.replace("[", "[[]"))
 
 
-def _same_flag(value: str, wanted: str) -> bool:
-    return value.lower() == str(wanted).lower()
+def _same_flag(value: str, pattern: str) -> bool:
+    return value.lower() == str(pattern).lower()
 
 
 _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {

@@ -52,39 +52,41 @@ class PolicySimulator:
             for entry in body.get("ContextEntries", ())
         }
         arns = body.get("ResourceArns") or ["*"]
-        found = [_result(caller, action, arns, keys) for action in actions]
+        evaluations = [_result(caller, action, arns, keys) for action in actions]
         first, size = int(body.get("Marker", 0)), body.get("MaxItems", _FEWEST)
         last = first + size
-        more = last < len(found)
+        more = last < len(evaluations)
         return {
-            "EvaluationResults": found[first:last],
+            "EvaluationResults": evaluations[first:last],
             "IsTruncated": more,
             **({"Marker": str(last)} if more else {}),
         }
 
 
 def _result(caller: Caller, action: str, arns: Iterable[str], keys: Keys) -> JsonObject:
-    by_arn = {arn: _of_resource(caller, action, arn, keys) for arn in arns}
-    decisions = {found["EvalResourceDecision"] for found in by_arn.values()}
+    by_arn = {arn: _resource_decision(caller, action, arn, keys) for arn in arns}
+    decisions = {by_resource["EvalResourceDecision"] for by_resource in by_arn.values()}
     organization = all(
         evaluate([caller.organization], action, arn, keys).decision == "allowed" for arn in by_arn
     )
     result: JsonObject = {
         "EvalActionName": action,
         "EvalDecision": next(
-            one for one in ("explicitDeny", "implicitDeny", "allowed") if one in decisions
+            decision
+            for decision in ("explicitDeny", "implicitDeny", "allowed")
+            if decision in decisions
         ),
         "OrganizationsDecisionDetail": {"AllowedByOrganizations": organization},
     }
     if set(by_arn) == {"*"}:
         (only,) = by_arn.values()
-        kept = ("MissingContextValues", "PermissionsBoundaryDecisionDetail")
-        return result | {"EvalResourceName": "*"} | {k: only[k] for k in kept if k in only}
+        copied_fields = ("MissingContextValues", "PermissionsBoundaryDecisionDetail")
+        return result | {"EvalResourceName": "*"} | {k: only[k] for k in copied_fields if k in only}
     return result | {"ResourceSpecificResults": list(by_arn.values())}
 
 
-def _of_resource(caller: Caller, action: str, arn: str, keys: Keys) -> JsonObject:
-    own = evaluate(caller.policies, action, arn, keys)
+def _resource_decision(caller: Caller, action: str, arn: str, keys: Keys) -> JsonObject:
+    evaluation = evaluate(caller.policies, action, arn, keys)
     above = [evaluate([caller.organization], action, arn, keys)]
     detail: JsonObject = {}
     if caller.boundary is not None:
@@ -93,17 +95,19 @@ def _of_resource(caller: Caller, action: str, arn: str, keys: Keys) -> JsonObjec
         detail["PermissionsBoundaryDecisionDetail"] = {
             "AllowedByPermissionsBoundary": boundary.decision == "allowed"
         }
-    every = [own, *above]
+    every = [evaluation, *above]
     return {
         "EvalResourceName": arn,
         "EvalResourceDecision": _together(every),
-        "MissingContextValues": sorted({key for one in every for key in one.missing}),
+        "MissingContextValues": sorted(
+            {key for evaluation_part in every for key in evaluation_part.missing}
+        ),
         **detail,
     }
 
 
-def _together(found: list[Evaluation]) -> Any:
+def _together(evaluations: list[Evaluation]) -> Any:
     """All kinds of policies must allow."""
-    decisions = {one.decision for one in found}
+    decisions = {evaluation.decision for evaluation in evaluations}
     order = ("explicitDeny", "implicitDeny", "allowed")
-    return next(one for one in order if one in decisions)
+    return next(evaluation for evaluation in order if evaluation in decisions)

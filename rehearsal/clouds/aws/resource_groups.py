@@ -20,7 +20,9 @@ class ResourceGroups:
         """All at once. A group is there as long as a reservation is in it."""
         region, group = str(params["region"]), body.get("Group") or body.get("GroupName")
         ids = [
-            i for i, found in reservations(self._context, region).items() if group in found.groups
+            i
+            for i, reservation in reservations(self._context, region).items()
+            if group in reservation.groups
         ]
         if not ids:
             raise aws_error("NotFoundException", f"Cannot find group {group}", code=404)
@@ -30,6 +32,6 @@ class ResourceGroups:
             for i in ids
         ]
         return {
-            "Resources": [{"Identifier": one} for one in listed],
+            "Resources": [{"Identifier": identifier} for identifier in listed],
             "ResourceIdentifiers": listed,
         }

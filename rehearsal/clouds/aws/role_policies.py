@@ -38,12 +38,12 @@ class RolePolicies:
         ]
 
     def _role(self, body: JsonObject) -> JsonObject:
-        found = self._store.get(ROLES, body["RoleName"])
-        if found is None:
+        role = self._store.get(ROLES, body["RoleName"])
+        if role is None:
             raise aws_error(
                 "NoSuchEntity", f"The role with name {body['RoleName']} cannot be found.", code=404
             )
-        return found
+        return role
 
     def _put(self, params: JsonObject, body: JsonObject) -> JsonObject:
         document = _document(body["PolicyDocument"])
@@ -55,7 +55,7 @@ class RolePolicies:
 
     def _get(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["PolicyName"]
-        document = self._found(self._role(body), name)
+        document = self._find(self._role(body), name)
         return {
             "RoleName": body["RoleName"],
             "PolicyName": name,
@@ -66,24 +66,24 @@ class RolePolicies:
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             role = self._role(body)
-            self._found(role, body["PolicyName"])
-            left = {k: v for k, v in inline(role).items() if k != body["PolicyName"]}
-            self._store.put(ROLES, body["RoleName"], role | {"inline": left})
+            self._find(role, body["PolicyName"])
+            remaining = {k: v for k, v in inline(role).items() if k != body["PolicyName"]}
+            self._store.put(ROLES, body["RoleName"], role | {"inline": remaining})
         return {}
 
-    def _found(self, role: JsonObject, name: str) -> JsonObject:
-        found: JsonObject | None = inline(role).get(name)
-        if found is None:
+    def _find(self, role: JsonObject, name: str) -> JsonObject:
+        policy: JsonObject | None = inline(role).get(name)
+        if policy is None:
             raise aws_error(
                 "NoSuchEntity", f"The role policy with name {name} cannot be found.", code=404
             )
-        return found
+        return policy
 
 
 def inline(role: JsonObject) -> dict[str, Any]:
     """Name -> document. Roles of an environment of an earlier version have none."""
-    found: dict[str, Any] = role.get("inline", {})
-    return found
+    policies: dict[str, Any] = role.get("inline", {})
+    return policies
 
 
 def allows(
@@ -103,7 +103,7 @@ def permits(role: JsonObject, action: str, arn: str, context: Context) -> bool:
     return all(evaluate(kind, action, arn, context).decision == "allowed" for kind in kinds)
 
 
-def _listed(value: Any) -> Iterable[Any]:
+def _as_list(value: Any) -> Iterable[Any]:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
@@ -116,7 +116,7 @@ def _document(text: str) -> JsonObject:
         document = None
     if not isinstance(document, dict) or not document.get("Statement"):
         raise aws_error("MalformedPolicyDocument", "Syntax errors in policy.")
-    for statement in _listed(document["Statement"]):
+    for statement in _as_list(document["Statement"]):
         missing = [k for k in ("Effect", "Action", "Resource") if k not in statement]
         if missing:
             raise aws_error(

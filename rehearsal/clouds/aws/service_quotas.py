@@ -41,8 +41,8 @@ class ServiceQuotas:
                 "NoSuchResourceException",
                 f"The request failed because the specified quota {code} does not exist.",
             )
-        given = self._context.faults.quota(code)
-        if given is None:
+        quota = self._context.faults.quota(code)
+        if quota is None:
             account = account_of(self._context)
             counted = {
                 **account.vcpus,
@@ -52,7 +52,7 @@ class ServiceQuotas:
                 "L-6D54EA21": account.node_groups,
                 "L-BD136A63": account.nodes_per_group,
             }
-            given = counted.get(code, _NEVER_IN_THE_WAY)
+            quota = counted.get(code, _NEVER_IN_THE_WAY)
         region = params["region"]
         return {
             "Quota": {
@@ -60,7 +60,7 @@ class ServiceQuotas:
                 "QuotaArn": f"arn:aws:servicequotas:{region}:{ACCOUNT}:{service}/{code}",
                 "QuotaCode": code,
                 "QuotaName": name,
-                "Value": float(given),
+                "Value": float(quota),
                 "Unit": "None",
                 "Adjustable": True,
                 "GlobalQuota": False,

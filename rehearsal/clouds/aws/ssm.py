@@ -28,15 +28,15 @@ class Ssm:
 def _get(params: JsonObject, body: JsonObject) -> JsonObject:
     """There is one release of each Kubernetes version."""
     name = body["Name"]
-    found = _RELEASE.fullmatch(name)
-    there = found and found["version"] in VERSIONS and found["day"] in (None, AMI_RELEASE)
-    if not found or not there:
+    parts = _RELEASE.fullmatch(name)
+    published = parts and parts["version"] in VERSIONS and parts["day"] in (None, AMI_RELEASE)
+    if not parts or not published:
         raise aws_error("ParameterNotFound", "")
     return {
         "Parameter": {
             "Name": name,
             "Type": "String",
-            "Value": default_release(found["version"]),
+            "Value": default_release(parts["version"]),
             "Version": 1,
             "ARN": f"arn:aws:ssm:{params['region']}::parameter{name}",
             "DataType": "text",

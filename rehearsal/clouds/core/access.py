@@ -47,10 +47,10 @@ def new_credentials() -> Credentials:
 def load(environment: Path) -> Access | None:
     """None where the clouds have not been started yet."""
     try:
-        found = json.loads((environment / FILE).read_text())
+        access = json.loads((environment / FILE).read_text())
     except FileNotFoundError:
         return None
-    return Access(port=int(found["port"]), credentials=Credentials(**found["credentials"]))
+    return Access(port=int(access["port"]), credentials=Credentials(**access["credentials"]))
 
 
 def save(environment: Path, access: Access) -> None:

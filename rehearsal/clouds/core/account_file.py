@@ -25,7 +25,7 @@ def read(path: Path, kind: type[T]) -> T | None:
     from pydantic import ValidationError
 
     try:
-        found: T = _adapter(cast(Hashable, kind)).validate_json(text)
+        account: T = _adapter(cast(Hashable, kind)).validate_json(text)
     except ValidationError as e:
         members = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
         raise AccountFileError(
@@ -35,7 +35,7 @@ def read(path: Path, kind: type[T]) -> T | None:
             )
             + f"\nIts members are {members}; without the file the account is an ordinary one."
         ) from None
-    return found
+    return account
 
 
 @cache

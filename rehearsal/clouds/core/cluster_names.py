@@ -25,9 +25,9 @@ class NameTaken(Exception):
 
 def claim(store: Store, name: str, *, owner: str) -> None:
     """Raises NameTaken. Call it under the store's lock."""
-    taken = store.get(_CLAIMS, name)
-    if taken and taken["owner"] != owner:
-        raise NameTaken(name, taken["owner"])
+    claimed_by = store.get(_CLAIMS, name)
+    if claimed_by and claimed_by["owner"] != owner:
+        raise NameTaken(name, claimed_by["owner"])
     store.put(_CLAIMS, name, _Claim(owner=owner))
 
 

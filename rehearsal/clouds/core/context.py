@@ -37,10 +37,10 @@ def now_precisely() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def made_in(one: JsonObject, cluster_created: str) -> str:
+def made_in(resource: JsonObject, cluster_created: str) -> str:
     """When a cluster's object, and what it has in the cloud, was made: after the cluster."""
-    made = (one.get("metadata") or {}).get("creationTimestamp")
-    return str(made or a_moment_after(cluster_created))
+    created = (resource.get("metadata") or {}).get("creationTimestamp")
+    return str(created or a_moment_after(cluster_created))
 
 
 def a_moment_after(text: str) -> str:

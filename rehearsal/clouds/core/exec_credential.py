@@ -33,18 +33,18 @@ def environment() -> Path:
 def exec_info() -> dict:  # type: ignore[type-arg]
     """KUBERNETES_EXEC_INFO, in which kubectl describes itself and the cluster."""
     try:
-        found = json.loads(os.environ.get("KUBERNETES_EXEC_INFO") or "{}")
+        info = json.loads(os.environ.get("KUBERNETES_EXEC_INFO") or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return info if isinstance(info, dict) else {}
 
 
 def clusters() -> dict:  # type: ignore[type-arg]
     """Cluster name -> server address, for every cluster of the rehearsal."""
-    found = {}
+    by_name = {}
     for path in sorted((environment() / "clusters").glob("*/endpoint.json")):
-        found[path.parent.name] = json.loads(path.read_text())["server"]
-    return found
+        by_name[path.parent.name] = json.loads(path.read_text())["server"]
+    return by_name
 
 
 def credential(cluster: str) -> str:
@@ -53,9 +53,9 @@ def credential(cluster: str) -> str:
     try:
         user = json.loads(path.read_text())["users"][0]["user"]
     except FileNotFoundError:
-        known = ", ".join(clusters()) or "none"
+        names = ", ".join(clusters()) or "none"
         raise NoCredential(
-            f"the rehearsal has no cluster named {cluster}; it has {known}"
+            f"the rehearsal has no cluster named {cluster}; it has {names}"
         ) from None
     status = {
         "clientCertificateData": base64.b64decode(user["client-certificate-data"]).decode(),

@@ -102,19 +102,19 @@ class FakeNodes:
         if path == "/api/v1/nodes":
             return self.read()
         try:
-            found: list[JsonObject] = json.loads(self._objects.read_text()).get(path, [])
+            objects: list[JsonObject] = json.loads(self._objects.read_text()).get(path, [])
         except FileNotFoundError:
             return []
-        return found
+        return objects
 
     def add_object(self, path: str, manifest: JsonObject) -> None:
         """As if a user had created it."""
         try:
-            known = json.loads(self._objects.read_text())
+            objects = json.loads(self._objects.read_text())
         except FileNotFoundError:
-            known = {}
-        known.setdefault(path, []).append(manifest)
-        self._objects.write_text(json.dumps(known))
+            objects = {}
+        objects.setdefault(path, []).append(manifest)
+        self._objects.write_text(json.dumps(objects))
 
     @property
     def _objects(self) -> Path:
@@ -122,34 +122,36 @@ class FakeNodes:
 
     def create(self, path: str, manifest: JsonObject) -> None:
         meta = manifest["metadata"]
-        if all(one["metadata"]["name"] != meta["name"] for one in self.listed(path)):
+        if all(existing["metadata"]["name"] != meta["name"] for existing in self.listed(path)):
             uid = {"uid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{path}/{meta['name']}"))}
             self.add_object(path, {**manifest, "metadata": {**uid, **meta}})
 
     def merge(self, path: str, patch: JsonObject) -> None:
         """What has been deleted goes with its last finalizer."""
 
-        def changed(one: JsonObject) -> JsonObject | None:
-            new = _merged(one, patch)
+        def changed(stored: JsonObject) -> JsonObject | None:
+            new = _merged(stored, patch)
             meta = new["metadata"]
             return None if "deletionTimestamp" in meta and not meta.get("finalizers") else new
 
         self._change(path.removesuffix("/status"), changed)
 
     def delete(self, path: str) -> None:
-        def marked(one: JsonObject) -> JsonObject | None:
-            meta = {**one["metadata"], "deletionTimestamp": now()}
-            return {**one, "metadata": meta} if meta.get("finalizers") else None
+        def marked(stored: JsonObject) -> JsonObject | None:
+            meta = {**stored["metadata"], "deletionTimestamp": now()}
+            return {**stored, "metadata": meta} if meta.get("finalizers") else None
 
         self._change(path, marked)
 
     def _change(self, path: str, change: Callable[[JsonObject], JsonObject | None]) -> None:
         collection, _, name = path.rpartition("/")
-        known = json.loads(self._objects.read_text()) if self._objects.exists() else {}
-        listed = known.get(collection, [])
-        new = [change(one) if one["metadata"]["name"] == name else one for one in listed]
-        known[collection] = [one for one in new if one is not None]
-        self._objects.write_text(json.dumps(known))
+        objects = json.loads(self._objects.read_text()) if self._objects.exists() else {}
+        listed = objects.get(collection, [])
+        new = [
+            change(stored) if stored["metadata"]["name"] == name else stored for stored in listed
+        ]
+        objects[collection] = [stored for stored in new if stored is not None]
+        self._objects.write_text(json.dumps(objects))
 
     def install(self, path: str, manifest: JsonObject) -> None:
         """Does nothing: no fake node runs pods."""

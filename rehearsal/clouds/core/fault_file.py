@@ -233,16 +233,16 @@ def read(text: str, *, where: str = NAME) -> tuple[Fault, ...]:
         raise FaultFileError(
             f'{where}: is not a list; write [{{"fault": "throttling", …}}, …], and [] for none'
         )
-    found: list[Fault] = []
+    faults: list[Fault] = []
     problems: list[str] = []
     for number, entry in enumerate(listed, start=1):
         try:
-            found.append(_fault(entry))
+            faults.append(_fault(entry))
         except _Problems as e:
             problems += [f"{where}: fault {number}{line}" for line in e.lines]
     if problems:
         raise FaultFileError("\n".join(problems))
-    return tuple(found)
+    return tuple(faults)
 
 
 class _Problems(Exception):
@@ -256,14 +256,16 @@ def _fault(entry: Any) -> Fault:
 
     names = ", ".join(KINDS)
     if not isinstance(entry, dict):
-        raise _Problems(f': {_shown(entry)} is not an object; write {{"fault": NAME, …}}')
+        raise _Problems(f': {_quote(entry)} is not an object; write {{"fault": NAME, …}}')
     name = entry.get("fault")
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         near = difflib.get_close_matches(str(name), KINDS, n=1)
         hint = f"did you mean {near[0]}? There are" if near else "there are"
-        what = "has no name" if name is None else f"is named {_shown(name)}, which is unknown"
-        raise _Problems(f" {what}; {hint} {names}")
+        name_problem = (
+            "has no name" if name is None else f"is named {_quote(name)}, which is unknown"
+        )
+        raise _Problems(f" {name_problem}; {hint} {names}")
     adapter: TypeAdapter[Fault] = TypeAdapter(kind)
     try:
         return adapter.validate_json(json.dumps(entry))
@@ -272,20 +274,20 @@ def _fault(entry: Any) -> Fault:
 
 
 def _lines(name: Any, kind: type[Fault], errors: Any) -> Iterator[str]:
-    known = [f.name for f in fields(kind) if f.name != "fault"]
+    keys = [f.name for f in fields(kind) if f.name != "fault"]
     for error in errors:
         at = ".".join(str(part) for part in error["loc"])
         if error["type"] == "unexpected_keyword_argument":
-            near = difflib.get_close_matches(at, known, n=1)
+            near = difflib.get_close_matches(at, keys, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            yield f" ({name}): there is no field {at!r}; {hint}It has {', '.join(known)}"
+            yield f" ({name}): there is no field {at!r}; {hint}It has {', '.join(keys)}"
         elif error["type"] in ("missing", "missing_argument"):
             yield f" ({name}): {at} is missing; write it"
         else:
-            said = error["msg"].removeprefix("Input ")
-            yield f" ({name}): {at} {said}, not {_shown(error['input'])}"
+            message = error["msg"].removeprefix("Input ")
+            yield f" ({name}): {at} {message}, not {_quote(error['input'])}"
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -52,12 +52,12 @@ class Faults:
         self._quotas = quotas
         self._clock = clock
         self._lock = threading.Lock()
-        self._seen: tuple[int, int, int] | None = None
-        self._found: tuple[Fault, ...] = ()
+        self._file_version: tuple[int, int, int] | None = None
+        self._faults: tuple[Fault, ...] = ()
 
-    def of_call(self, service: str, method: str) -> CallFault | None:
+    def call_fault(self, service: str, method: str) -> CallFault | None:
         """The first fault of the file that the call meets."""
-        for fault in self._listed():
+        for fault in self._read_faults():
             if (
                 isinstance(fault, CallFault)
                 and fault.method in (method, f"{service}.{method}")
@@ -66,12 +66,12 @@ class Faults:
                 return fault
         return None
 
-    def of_node(self, *, pool: str, labels: Mapping[str, str], index: int) -> JsonObject | None:
+    def node_fault(self, *, pool: str, labels: Mapping[str, str], index: int) -> JsonObject | None:
         """The fault of node `index`, in the form that the machine annotation carries.
 
         A fault names the pool by the cloud's name or by Slicewright's, which is one of its labels.
         """
-        for fault in self._listed():
+        for fault in self._read_faults():
             if (
                 isinstance(fault, NodeMark)
                 and names_pool(fault.pool, pool, labels)
@@ -89,29 +89,29 @@ class Faults:
             and names_pool(fault.pool, pool, labels)
             and index >= fault.node
             and fault.zone in (None, zone)
-            for fault in self._listed()
+            for fault in self._read_faults()
         )
 
     def quota(self, name: str) -> float | None:
         """The limit that a fault sets; None where none does."""
-        limits = [f.limit for f in self._listed() if isinstance(f, Quota) and f.quota == name]
+        limits = [f.limit for f in self._read_faults() if isinstance(f, Quota) and f.quota == name]
         return min(limits, default=None)
 
     def iam_delay_s(self) -> float:
         """After what time a new identity or right is known to the other services."""
-        return max((f.delay_s for f in self._listed() if isinstance(f, SlowIam)), default=0.0)
+        return max((f.delay_s for f in self._read_faults() if isinstance(f, SlowIam)), default=0.0)
 
     def due_events(self) -> Sequence[NodeEvent]:
-        """Those that have not happened, and whose time has come. See `happened`."""
+        """Those that have not happened, and whose time has come. See `record_event`."""
         due: list[NodeEvent] = []
-        for fault in self._listed():
+        for fault in self._read_faults():
             if isinstance(fault, NodeEvent):
                 use = self._use(fault)
                 if not use["met"] and self._clock() >= use["since"] + fault.after_s:
                     due.append(fault)
         return due
 
-    def happened(self, event: NodeEvent) -> None:
+    def record_event(self, event: NodeEvent) -> None:
         with self._store.lock:
             self._store.put(USES, _key(event), self._use(event) | {"met": 1})
 
@@ -135,26 +135,26 @@ class Faults:
 
     def _use(self, fault: Fault) -> JsonObject:
         with self._store.lock:
-            found = self._store.get(USES, _key(fault))
-            if found is None:
-                found = {"seen": 0, "met": 0, "since": self._clock(), "fault": as_json(fault)}
-                self._store.put(USES, _key(fault), found)
-            return dict(found)
+            uses = self._store.get(USES, _key(fault))
+            if uses is None:
+                uses = {"seen": 0, "met": 0, "since": self._clock(), "fault": as_json(fault)}
+                self._store.put(USES, _key(fault), uses)
+            return dict(uses)
 
-    def _listed(self) -> tuple[Fault, ...]:
+    def _read_faults(self) -> tuple[Fault, ...]:
         try:
             stat = self._path.stat()
         except FileNotFoundError:
             stat = None
-        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else (0, 0, 0)
+        version = (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else (0, 0, 0)
         with self._lock:
-            if seen != self._seen:
+            if version != self._file_version:
                 text = self._path.read_text() if stat else "[]"
-                found = read(text)
-                self._refuse_unknown_names(found)
-                self._forget_others(found)
-                self._seen, self._found = seen, found
-            return self._found
+                faults = read(text)
+                self._refuse_unknown_names(faults)
+                self._forget_others(faults)
+                self._file_version, self._faults = version, faults
+            return self._faults
 
     def _refuse_unknown_names(self, faults: Sequence[Fault]) -> None:
         """Nothing would ever meet such a fault."""
@@ -173,16 +173,16 @@ class Faults:
                 f"call {fault.method!r}; write it as in eks.CreateNodegroup or "
                 "container.projects.locations.clusters.create"
             )
-        known = self._quotas
-        if isinstance(fault, Quota) and known is not None and fault.quota not in known:
-            return f"quota {fault.quota!r}; they have {', '.join(sorted(known))}"
+        quotas = self._quotas
+        if isinstance(fault, Quota) and quotas is not None and fault.quota not in quotas:
+            return f"quota {fault.quota!r}; they have {', '.join(sorted(quotas))}"
         return None
 
     def _forget_others(self, faults: Sequence[Fault]) -> None:
-        kept = {_key(fault) for fault in faults}
+        keys = {_key(fault) for fault in faults}
         with self._store.lock:
             for key, _ in list(self._store.items(USES)):
-                if key not in kept:
+                if key not in keys:
                     self._store.delete(USES, key)
 
 

@@ -10,6 +10,6 @@ class Locks:
         self._lock = threading.Lock()
         self._by_key: dict[str, threading.Lock] = {}
 
-    def of(self, key: str) -> threading.Lock:
+    def lock(self, key: str) -> threading.Lock:
         with self._lock:
             return self._by_key.setdefault(key, threading.Lock())

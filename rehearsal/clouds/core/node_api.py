@@ -173,10 +173,10 @@ class ApiServerNodes:
         if not self.kubeconfig.exists():
             return []
         try:
-            found: list[JsonObject] = self._client.get(path, **query)["items"]
+            objects: list[JsonObject] = self._client.get(path, **query)["items"]
         except (ApiError, Unreachable):
             return []
-        return found
+        return objects
 
     def install(self, path: str, manifest: JsonObject) -> None:
         self._client.patch(

@@ -108,8 +108,8 @@ class NodeGroup:
             ],
         )
         if desired.beside:
-            kept = [r["location"] for r in outdated if desired.counts.get(r["location"])]
-            self._api.wait_ready(self._add(desired, kept), timeout_s=timeout_s)
+            staying = [r["location"] for r in outdated if desired.counts.get(r["location"])]
+            self._api.wait_ready(self._add(desired, staying), timeout_s=timeout_s)
             self._remove(outdated)
             outdated = []
         for record in outdated:
@@ -154,8 +154,8 @@ class NodeGroup:
 
     def _load(self) -> GroupRecord | None:
         """None when the group has been deleted meanwhile."""
-        found: GroupRecord | None = self._store.get(self._kind, self._key)
-        return found
+        record: GroupRecord | None = self._store.get(self._kind, self._key)
+        return record
 
     def _save(self, group: GroupRecord) -> None:
         self._store.put(self._kind, self._key, group)
@@ -203,8 +203,8 @@ class NodeGroup:
                 return []
             nodes = group["nodes"]
             for location in locations:
-                taken = {r["index"] for r in nodes}
-                index = next(i for i in itertools.count() if i not in taken)
+                indexes = {r["index"] for r in nodes}
+                index = next(i for i in itertools.count() if i not in indexes)
                 try:
                     machine = desired.check_room(index, location)
                     name = desired.new_name(location, {r["name"] for r in nodes})

@@ -76,10 +76,10 @@ def requests(pod: JsonObject) -> Amounts:
     total: dict[str, Decimal] = {"pods": Decimal(1)}
     beside = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
     for container in [*spec["containers"], *beside]:
-        for name, value in _asked(container).items():
+        for name, value in _requests(container).items():
             total[name] = total.get(name, Decimal(0)) + value
     for container in spec.get("initContainers") or ():
-        for name, value in _asked(container).items():
+        for name, value in _requests(container).items():
             total[name] = max(total.get(name, Decimal(0)), value)
     for name, text in (spec.get("overhead") or {}).items():
         total[name] = total.get(name, Decimal(0)) + amount(text)
@@ -97,10 +97,10 @@ def amount(quantity: str | float) -> Decimal:
     return number.scaleb(_POWERS[match[2]])
 
 
-def _asked(container: JsonObject) -> dict[str, Decimal]:
+def _requests(container: JsonObject) -> dict[str, Decimal]:
     resources = container.get("resources") or {}
-    both = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {k: amount(v) for k, v in both.items()}
+    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {k: amount(v) for k, v in amounts.items()}
 
 
 def _has_affinity(spec: JsonObject, labels: Mapping[str, str]) -> bool:
@@ -117,20 +117,20 @@ def _has_affinity(spec: JsonObject, labels: Mapping[str, str]) -> bool:
 
 def matches(expression: JsonObject, labels: Mapping[str, str]) -> bool:
     """Whether labels are as a requirement on one of them says."""
-    found, values = labels.get(expression["key"]), expression.get("values") or []
+    value, values = labels.get(expression["key"]), expression.get("values") or []
     match expression["operator"]:
         case "In":
-            return found in values
+            return value in values
         case "NotIn":
-            return found not in values
+            return value not in values
         case "Exists":
-            return found is not None
+            return value is not None
         case "DoesNotExist":
-            return found is None
+            return value is None
         case "Gt":
-            return found is not None and int(found) > int(values[0])
+            return value is not None and int(value) > int(values[0])
         case _:
-            return found is not None and int(found) < int(values[0])
+            return value is not None and int(value) < int(values[0])
 
 
 def _tolerates(spec: JsonObject, taint: Mapping[str, Any]) -> bool:

@@ -50,7 +50,10 @@ def scale_up(
     nodes = [group.node for group in groups for _ in range(group.joining)]
     added: Counter[tuple[str, str]] = Counter()
     for pod in pods:
-        at = next(((i, left) for i, node in enumerate(nodes) if (left := placed(pod, node))), None)
+        at = next(
+            ((i, remaining) for i, node in enumerate(nodes) if (remaining := placed(pod, node))),
+            None,
+        )
         if at is not None:
             nodes[at[0]] = at[1]
             continue

@@ -45,10 +45,10 @@ class Tasks:
 
     def resume(self) -> list[str]:
         """Restarts the work that a predecessor left, oldest first; returns its kinds."""
-        left = list(self._store.items(TASKS))
-        for identity, task in left:
+        unfinished = list(self._store.items(TASKS))
+        for identity, task in unfinished:
             self._start(identity, task["kind"], task["arguments"])
-        return [task["kind"] for _, task in left]
+        return [task["kind"] for _, task in unfinished]
 
     def wait(self, timeout_s: float) -> bool:
         """Whether all work of this process ended in time, with what it began itself."""

@@ -48,10 +48,10 @@ class Reservation(Strict):
         """Of a part of it; None where there is no such part."""
         if block is None:
             return self.count
-        found = self.blocks.get(block)
-        if found is None or sub_block is None:
-            return None if found is None else found.count
-        return found.sub_blocks.get(sub_block)
+        machines = self.blocks.get(block)
+        if machines is None or sub_block is None:
+            return None if machines is None else machines.count
+        return machines.sub_blocks.get(sub_block)
 
 
 Constraint = Literal[

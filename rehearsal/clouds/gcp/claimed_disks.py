@@ -27,10 +27,10 @@ def in_use(context: Context, kind: Kind[JsonObject], *, prefix: str) -> Iterator
     shape = disk_of if kind == DISKS else snapshot_of
     for key, item in context.store.items(CLUSTERS):
         _, project, *_, name = key.split("/")
-        for one in context.planes.nodes(name).listed(path):
-            found = shape(project, one, item["cluster"])
-            if found is not None and found[0].startswith(prefix):
-                yield found
+        for claim in context.planes.nodes(name).listed(path):
+            disk = shape(project, claim, item["cluster"])
+            if disk is not None and disk[0].startswith(prefix):
+                yield disk
 
 
 def disk_of(project: str, volume: JsonObject, cluster: JsonObject) -> Keyed | None:

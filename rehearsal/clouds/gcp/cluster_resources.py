@@ -149,55 +149,57 @@ class ClusterResources:
         self._store = context.store
 
     def methods(self) -> Methods:
-        found: dict[str, Handler] = {}
+        handlers: dict[str, Handler] = {}
         for kind, collection in COLLECTIONS.items():
-            found |= {
+            handlers |= {
                 f"{collection.name}.get": self._get(kind, collection),
                 f"{collection.name}.list": self._list(kind, collection),
                 f"{collection.name}.delete": self._delete(kind, collection),
             }
             if collection.aggregated is not None:
                 listed = self._aggregated(collection.aggregated)
-                found[f"{collection.aggregated}.aggregatedList"] = listed
-        return found
+                handlers[f"{collection.aggregated}.aggregatedList"] = listed
+        return handlers
 
     def inventory(self) -> list[JsonObject]:
         return [
             {"kind": f"compute.{collection.parameter}", "name": key}
             for kind, collection in COLLECTIONS.items()
-            for key, _ in there(self._context, kind)
+            for key, _ in existing(self._context, kind)
         ]
 
     def _find(self, kind: Kind[JsonObject], collection: Collection, params: JsonObject) -> str:
         """The key of the resource that a request names. Raises CloudError."""
         key = f"{collection.place(params)}{params[collection.parameter]}"
-        if key not in dict(there(self._context, kind)):
+        if key not in dict(existing(self._context, kind)):
             raise google_error(404, f"The resource '{collection.path(key)}' was not found")
         return key
 
     def _get(self, kind: Kind[JsonObject], collection: Collection) -> Handler:
         def get(params: JsonObject, body: JsonObject) -> JsonObject:
             key = self._find(kind, collection, params)
-            return shown(dict(there(self._context, kind))[key])
+            return public_fields(dict(existing(self._context, kind))[key])
 
         return get
 
     def _list(self, kind: Kind[JsonObject], collection: Collection) -> Handler:
         def list_(params: JsonObject, body: JsonObject) -> JsonObject:
             _refuse_filter(params)
-            found = self._shown(kind, prefix=collection.place(params))
+            listed = self._existing_or_claimed(kind, prefix=collection.place(params))
             return {
                 "kind": f"compute#{collection.parameter}List",
                 "id": f"{collection.place(params)}{collection.name}",
-                "items": [shown(resource) for _, resource in found],
+                "items": [public_fields(resource) for _, resource in listed],
             }
 
         return list_
 
-    def _shown(self, kind: Kind[JsonObject], *, prefix: str) -> Iterator[tuple[str, JsonObject]]:
+    def _existing_or_claimed(
+        self, kind: Kind[JsonObject], *, prefix: str
+    ) -> Iterator[tuple[str, JsonObject]]:
         """Also what clusters that are there have; what is on record is older."""
-        found = dict(in_use(self._context, kind, prefix=prefix))
-        yield from (found | dict(there(self._context, kind, prefix=prefix))).items()
+        claimed = dict(in_use(self._context, kind, prefix=prefix))
+        yield from (claimed | dict(existing(self._context, kind, prefix=prefix))).items()
 
     def _aggregated(self, member: str) -> Handler:
         """Of all places: of several kinds where the API has methods of their own for each."""
@@ -207,10 +209,12 @@ class ClusterResources:
             _refuse_filter(params)
             items: dict[str, JsonObject] = {}
             for kind, collection in kinds.items():
-                for key, resource in self._shown(kind, prefix=f"{params['project']}/"):
+                for key, resource in self._existing_or_claimed(
+                    kind, prefix=f"{params['project']}/"
+                ):
                     in_global = collection.scope == "global"
                     place = "global" if in_global else f"{collection.scope}s/{key.split('/')[1]}"
-                    items.setdefault(place, {member: []})[member].append(shown(resource))
+                    items.setdefault(place, {member: []})[member].append(public_fields(resource))
             (of_member,) = {collection.parameter for collection in kinds.values()}
             return {"kind": f"compute#{of_member}AggregatedList", "items": items}
 
@@ -230,7 +234,7 @@ class ClusterResources:
         return delete
 
 
-def there(
+def existing(
     context: Context, kind: Kind[JsonObject], *, prefix: str = ""
 ) -> Iterator[tuple[str, JsonObject]]:
     """Key and resource of those that Google has not removed by itself yet."""
@@ -243,7 +247,7 @@ def there(
 def users_of(context: Context, link: str) -> Iterator[str]:
     """Links of the resources that refer to this one."""
     for kind in COLLECTIONS:
-        for _, resource in there(context, kind):
+        for _, resource in existing(context, kind):
             fields = {k: v for k, v in resource.items() if k not in _NO_USE}
             if link in _strings(fields):
                 yield resource["selfLink"]
@@ -264,7 +268,7 @@ def _strings(value: Any) -> Iterator[str]:
             pass
 
 
-def shown(resource: JsonObject) -> JsonObject:
+def public_fields(resource: JsonObject) -> JsonObject:
     """Without the fields that only the simulation knows, which begin with `_`."""
     return {k: v for k, v in resource.items() if not k.startswith("_")}
 

@@ -73,8 +73,8 @@ class Compute:
         return networks + self._of_clusters.inventory()
 
     def _get(self, kind: Kind[JsonObject], key: str) -> JsonObject:
-        found = self._store.get(kind, key)
-        if found is None:
+        resource = self._store.get(kind, key)
+        if resource is None:
             project, *rest = key.split("/")
             where = f"projects/{project}/" + (
                 f"global/networks/{rest[0]}"
@@ -82,7 +82,7 @@ class Compute:
                 else f"regions/{rest[0]}/subnetworks/{rest[-1]}"
             )
             raise google_error(404, f"The resource '{where}' was not found")
-        return found
+        return resource
 
     def _insert_network(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, name = params["project"], str(body.get("name", ""))
@@ -154,31 +154,31 @@ class Compute:
 
     def _check_ranges(self, network: str, region: str, body: JsonObject, *, but: str = "") -> None:
         """but: the key of a subnetwork whose present ranges do not count."""
-        wanted = [
+        requested = [
             body.get("ipCidrRange"),
             *(r.get("ipCidrRange") for r in body.get("secondaryIpRanges") or []),
         ]
-        taken = [
+        used = [
             (s["name"], ipaddress.ip_network(r))
             for key, s in self._store.items(SUBNETWORKS)
             if s["network"] == network and key != but
             for r in (s["ipCidrRange"], *(x["ipCidrRange"] for x in s.get("secondaryIpRanges", [])))
         ]
-        for text in wanted:
+        for text in requested:
             try:
                 block = ipaddress.ip_network(str(text))
             except ValueError as e:
                 raise google_error(
                     400, f"Invalid value for field 'resource.ipCidrRange': '{text}'. {e}."
                 ) from None
-            for owner, other in taken:
+            for owner, other in used:
                 if block.overlaps(other):
                     raise google_error(
                         400,
                         f"Invalid IPCidrRange: {block} conflicts with existing subnetwork "
                         f"'{owner}' in region '{region}'.",
                     )
-            taken.append((str(body.get("name")), block))
+            used.append((str(body.get("name")), block))
 
     def _patch_subnetwork(self, params: JsonObject, body: JsonObject) -> JsonObject:
         key = _subnetwork_key(params)
@@ -196,8 +196,8 @@ class Compute:
         with self._store.lock:
             subnetwork = self._get(SUBNETWORKS, key)
             old, wider = subnetwork["ipCidrRange"], str(body.get("ipCidrRange", ""))
-            others = {**subnetwork, "ipCidrRange": wider, "secondaryIpRanges": []}
-            self._check_ranges(subnetwork["network"], params["region"], others, but=key)
+            other_fields = {**subnetwork, "ipCidrRange": wider, "secondaryIpRanges": []}
+            self._check_ranges(subnetwork["network"], params["region"], other_fields, but=key)
             if not ipaddress.IPv4Network(old).subnet_of(ipaddress.IPv4Network(wider)):
                 raise google_error(
                     400,

@@ -46,14 +46,14 @@ def done(project: str, scope: str, target: str, kind: str) -> JsonObject:
 def referenced_network(store: Store, project: str, body: JsonObject) -> JsonObject:
     """The network that a new resource names, in whatever way. The store's lock is held."""
     name = str(body.get("network", "")).rpartition("/")[2]
-    found = store.get(NETWORKS, f"{project}/{name}")
-    if found is None:
+    network = store.get(NETWORKS, f"{project}/{name}")
+    if network is None:
         raise google_error(
             400,
             "The referenced network resource "
             f"'projects/{project}/global/networks/{name}' cannot be found.",
         )
-    return found
+    return network
 
 
 def in_use(link: str, by: str) -> CloudError:

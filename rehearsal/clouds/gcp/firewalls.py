@@ -26,7 +26,7 @@ class Firewalls:
         project, name = params["project"], str(body.get("name", ""))
         key, path = f"{project}/{name}", f"projects/{project}/global/firewalls/{name}"
         with self._store.lock:
-            found = referenced_network(self._store, project, body)
+            network = referenced_network(self._store, project, body)
             if self._store.get(FIREWALLS, key):
                 raise google_error(409, f"The resource '{path}' already exists")
             rule = {
@@ -36,7 +36,7 @@ class Firewalls:
                 "logConfig": {"enable": False},
                 **body,
                 **common(f"{API}/{path}", "compute#firewall"),
-                "network": found["selfLink"],
+                "network": network["selfLink"],
             }
             _check(rule)
             self._store.put(FIREWALLS, key, rule)
@@ -45,11 +45,11 @@ class Firewalls:
     def _patch(self, params: JsonObject, body: JsonObject) -> JsonObject:
         key = f"{params['project']}/{params['firewall']}"
         with self._store.lock:
-            found = self._store.get(FIREWALLS, key)
-            if found is None:
+            firewall = self._store.get(FIREWALLS, key)
+            if firewall is None:
                 path = f"projects/{params['project']}/global/firewalls/{params['firewall']}"
                 raise google_error(404, f"The resource '{path}' was not found")
-            rule = {**found, **body, "network": found["network"]}
+            rule = {**firewall, **body, "network": firewall["network"]}
             _check(rule)
             self._store.put(FIREWALLS, key, rule)
         return done(params["project"], "global", rule["selfLink"], "patch")

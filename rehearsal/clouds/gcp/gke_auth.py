@@ -12,18 +12,18 @@ from slicewright.rehearsal.clouds.core.exec_credential import (
 
 
 def answer() -> str:
-    known = clusters()
+    clusters_by_name = clusters()
     server = exec_info().get("spec", {}).get("cluster", {}).get("server", "")
     if server:
-        for name, address in known.items():
+        for name, address in clusters_by_name.items():
             if address.rstrip("/") == server.rstrip("/"):
                 return credential(name)
-        listed = ", ".join(f"{n} at {a}" for n, a in known.items()) or "none"
+        listed = ", ".join(f"{n} at {a}" for n, a in clusters_by_name.items()) or "none"
         raise NoCredential(f"no cluster of the rehearsal listens at {server}; there are: {listed}")
-    if len(known) == 1:
-        return credential(next(iter(known)))
+    if len(clusters_by_name) == 1:
+        return credential(next(iter(clusters_by_name)))
     raise NoCredential(
-        f"which of {', '.join(known) or 'no'} clusters? "
+        f"which of {', '.join(clusters_by_name) or 'no'} clusters? "
         "set provideClusterInfo: true in the kubeconfig so that kubectl names the server"
     )
 

@@ -40,9 +40,9 @@ def known_account(context: Context, email: str) -> JsonObject | None:
     IAM is eventually consistent: hashicorp/terraform-provider-google waits after the creation of an
     account until it can be read (resource_google_service_account.go).
     """
-    found = context.store.get(SERVICE_ACCOUNTS, email)
+    account = context.store.get(SERVICE_ACCOUNTS, email)
     since = (context.store.get(_SINCE, email) or {}).get("at", 0.0)
-    return None if time.time() < since + context.faults.iam_delay_s() else found
+    return None if time.time() < since + context.faults.iam_delay_s() else account
 
 
 class GoogleIam:
@@ -80,10 +80,10 @@ class GoogleIam:
 
     def _account(self, name: str) -> JsonObject:
         email = name.rpartition("/")[2]
-        found = known_account(self._context, email)
-        if found is None:
+        account = known_account(self._context, email)
+        if account is None:
             raise google_error(404, f"Unknown service account: {email}")
-        return found
+        return account
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, account_id = (
@@ -168,16 +168,17 @@ class GoogleIam:
 
     def _test_permissions(self, params: JsonObject, body: JsonObject) -> JsonObject:
         """Which of these the caller has. Source: Resource Manager REST reference."""
-        asked = body.get("permissions", [])
-        if len(asked) > _MOST_PERMISSIONS:
+        requested = body.get("permissions", [])
+        if len(requested) > _MOST_PERMISSIONS:
             raise google_error(
-                400, f"A request tests at most {_MOST_PERMISSIONS} permissions, not {len(asked)}."
+                400,
+                f"A request tests at most {_MOST_PERMISSIONS} permissions, not {len(requested)}.",
             )
-        for permission in asked:
+        for permission in requested:
             if not _PERMISSION.fullmatch(permission):
                 raise google_error(400, f"Permission {permission} is not valid for this resource.")
         lacks = account_of(self._context).lacks
-        held = [permission for permission in asked if permission not in lacks]
+        held = [permission for permission in requested if permission not in lacks]
         return {"permissions": held} if held else {}
 
     def _check_binding(self, binding: JsonObject) -> None:

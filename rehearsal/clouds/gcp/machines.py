@@ -32,16 +32,16 @@ MIG_MODELS = frozenset({"A100-40", "A100-80", "H100-80", "H200", "B200", "GB200"
 @cache
 def machines() -> Mapping[str, Machine]:
     """Those of machines.toml, and the catalog's other types without GPUs."""
-    return {**_of_catalog(), **own_machines()}
+    return {**_catalog_machines(), **extra_machines()}
 
 
 @cache
-def own_machines() -> Mapping[str, Machine]:
+def extra_machines() -> Mapping[str, Machine]:
     """Those of machines.toml."""
     return load(Path(__file__).parent / "machines.toml")
 
 
-def _of_catalog() -> Mapping[str, Machine]:
+def _catalog_machines() -> Mapping[str, Machine]:
     return {
         row.name: Machine(
             name=row.name,
@@ -60,8 +60,8 @@ def reserved_memory_ki(ram_gib: int) -> int:
     25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the next 112, 2 % above;
     100 MiB for eviction. Source: GKE's "Plan GKE node sizes".
     """
-    gib, left = 0.0, float(ram_gib)
+    gib, remaining = 0.0, float(ram_gib)
     for size, fraction in ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06)):
-        gib += min(left, size) * fraction
-        left = max(left - size, 0)
-    return int((gib + left * 0.02) * 1024 * 1024) + 100 * 1024
+        gib += min(remaining, size) * fraction
+        remaining = max(remaining - size, 0)
+    return int((gib + remaining * 0.02) * 1024 * 1024) + 100 * 1024

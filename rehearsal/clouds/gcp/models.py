@@ -49,10 +49,10 @@ def find_method(service: str, name: str) -> dict[str, Any]:
     *collections, method = name.split(".")
     for collection in collections:
         node = node.get("resources", {}).get(collection, {})
-    found: dict[str, Any] | None = node.get("methods", {}).get(method)
-    if found is None:
+    method_node: dict[str, Any] | None = node.get("methods", {}).get(method)
+    if method_node is None:
         raise google_error(404, f"Method not found: {service} has no {name}.")
-    return found
+    return method_node
 
 
 def validate(service: str, name: str, params: Mapping[str, Any], body: Any) -> None:
@@ -72,8 +72,8 @@ def validate(service: str, name: str, params: Mapping[str, Any], body: Any) -> N
 
 
 def _parameter_errors(method: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[str]:
-    known = method.get("parameters", {})
-    for name, schema in known.items():
+    parameters = method.get("parameters", {})
+    for name, schema in parameters.items():
         if name not in params:
             if schema.get("required"):
                 yield f"Missing required parameter: {name}"
@@ -81,7 +81,7 @@ def _parameter_errors(method: Mapping[str, Any], params: Mapping[str, Any]) -> I
         for value in params[name] if schema.get("repeated") else [params[name]]:
             yield from _one_parameter_errors(name, schema, value)
     for name in params:
-        if name not in known:
+        if name not in parameters:
             yield (
                 f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query '
                 f"parameter. Field '{name}' could not be found in request message."
@@ -188,8 +188,8 @@ def _is_output_only(member: Mapping[str, Any]) -> bool:
     return bool(member.get("readOnly")) or bool(_OUTPUT_ONLY.match(member.get("description", "")))
 
 
-def _wrong(path: str, wanted: str, value: Any) -> str:
-    return f"Invalid value at '{path}' (TYPE_{wanted}), {_show(value)}"
+def _wrong(path: str, expected: str, value: Any) -> str:
+    return f"Invalid value at '{path}' (TYPE_{expected}), {_show(value)}"
 
 
 def _show(value: Any) -> str:

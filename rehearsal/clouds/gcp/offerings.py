@@ -36,7 +36,7 @@ class Offerings:
             "name": region,
             "status": "UP",
             "zones": [f"{API}/projects/{project}/zones/{zone}" for zone in zones_of(region)],
-            "quotas": quotas.shown(self._context, project, region),
+            "quotas": quotas.region_quotas(self._context, project, region),
         }
 
     def _project(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -50,20 +50,20 @@ class Offerings:
     def _reservation(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, zone, name = params["project"], params["zone"], params["reservation"]
         path = f"projects/{project}/zones/{zone}/reservations/{name}"
-        found = reservation_of(self._context, project, zone, name)
-        if found is None:
+        reservation = reservation_of(self._context, project, zone, name)
+        if reservation is None:
             raise _missing(path)
         link = f"{API}/{path}"
         where = f"{API}/projects/{project}/zones/{zone}"
-        return {**common(link, "compute#reservation"), "zone": where, **found}
+        return {**common(link, "compute#reservation"), "zone": where, **reservation}
 
 
 def _machine_type(params: JsonObject, body: JsonObject) -> JsonObject:
     project, zone, name = params["project"], params["zone"], params["machineType"]
     path = f"projects/{project}/zones/{zone}/machineTypes/{name}"
     machine = machines().get(name)
-    there = machine is not None and (machine.zones is None or zone in machine.zones)
-    if machine is None or not there or zone not in zones_of(region_of(zone)):
+    offered = machine is not None and (machine.zones is None or zone in machine.zones)
+    if machine is None or not offered or zone not in zones_of(region_of(zone)):
         raise _missing(path)
     return {
         **common(f"{API}/{path}", "compute#machineType"),

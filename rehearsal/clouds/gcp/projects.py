@@ -22,9 +22,9 @@ def project_of(params: Mapping[str, Any]) -> str | None:
         value = params.get(name)
         if not isinstance(value, str):
             continue
-        found = _IN_A_NAME.match(value)
-        if found:
-            return found.group(1)
+        match = _IN_A_NAME.match(value)
+        if match:
+            return match.group(1)
         if "/" not in value and name in ("project", "resource", "projectId"):
             return value
     return None

@@ -26,23 +26,23 @@ class Routers:
         }
 
     def _get(self, key: str) -> JsonObject:
-        found = self._store.get(ROUTERS, key)
-        if found is None:
+        router = self._store.get(ROUTERS, key)
+        if router is None:
             raise google_error(404, f"The resource '{_path(key)}' was not found")
-        return found
+        return router
 
     def _insert(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, region = params["project"], params["region"]
         key = f"{project}/{region}/{body.get('name', '')}"
         link = f"{API}/{_path(key)}"
         with self._store.lock:
-            found = referenced_network(self._store, project, body)
+            network = referenced_network(self._store, project, body)
             if self._store.get(ROUTERS, key):
                 raise google_error(409, f"The resource '{_path(key)}' already exists")
             router = {
                 **body,
                 **common(link, "compute#router"),
-                "network": found["selfLink"],
+                "network": network["selfLink"],
                 "region": f"{API}/projects/{project}/regions/{region}",
             }
             self._check_nats(key, router)
@@ -75,14 +75,14 @@ class Routers:
                     raise google_error(
                         400, f"Required field 'resource.nats[0].{field}' not specified"
                     )
-        others = [
+        other_routers = [
             other
             for where, other in self._store.items(ROUTERS)
             if where != key
             and (other["network"], other["region"]) == (router["network"], router["region"])
             and other.get("nats")
         ]
-        everything = [nat for r in (router, *others) for nat in r.get("nats") or ()]
+        everything = [nat for r in (router, *other_routers) for nat in r.get("nats") or ()]
         of_all = [n for n in everything if n["sourceSubnetworkIpRangesToNat"].startswith("ALL_")]
         if of_all and len(everything) > 1:
             raise google_error(

@@ -51,9 +51,9 @@ class ServiceUsage:
     def methods(self) -> Methods:
         return {
             "services.list": self._list,
-            "services.get": lambda params, _: self._shown(*_parts(params["name"])),
+            "services.get": lambda params, _: self._describe(*_parts(params["name"])),
             "services.batchGet": lambda params, _: {
-                "services": [self._shown(*_parts(name)) for name in params.get("names", [])]
+                "services": [self._describe(*_parts(name)) for name in params.get("names", [])]
             },
             "services.enable": self._enable,
             "services.batchEnable": self._batch_enable,
@@ -89,7 +89,7 @@ class ServiceUsage:
     def _set(self, project: str, enabled: frozenset[str]) -> None:
         self._store.put(SERVICES, project, {"enabled": sorted(enabled)})
 
-    def _shown(self, project: str, service: str) -> JsonObject:
+    def _describe(self, project: str, service: str) -> JsonObject:
         _check_known([service])
         number = project_number(project)
         state = "ENABLED" if service in self._enabled(project) else "DISABLED"
@@ -102,14 +102,16 @@ class ServiceUsage:
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project = params["parent"].removeprefix("projects/")
-        wanted = str(params.get("filter", ""))
-        if wanted not in ("", "state:ENABLED", "state:DISABLED"):
-            raise google_error(400, f"Invalid filter: {wanted}; state:ENABLED or state:DISABLED.")
-        shown = [self._shown(project, service) for service in sorted(TITLES)]
-        found = [s for s in shown if wanted in ("", f"state:{s['state']}")]
+        condition = str(params.get("filter", ""))
+        if condition not in ("", "state:ENABLED", "state:DISABLED"):
+            raise google_error(
+                400, f"Invalid filter: {condition}; state:ENABLED or state:DISABLED."
+            )
+        services = [self._describe(project, service) for service in sorted(TITLES)]
+        selected = [s for s in services if condition in ("", f"state:{s['state']}")]
         first, size = _page(params)
-        answer: JsonObject = {"services": found[first : first + size]}
-        if first + size < len(found):
+        answer: JsonObject = {"services": selected[first : first + size]}
+        if first + size < len(selected):
             answer["nextPageToken"] = str(first + size)
         return answer
 
@@ -117,7 +119,7 @@ class ServiceUsage:
         project, service = _parts(params["name"])
         self._turn_on(project, [service])
         return self._done(
-            "EnableServiceResponse", {"service": self._shown(project, service)}, [service]
+            "EnableServiceResponse", {"service": self._describe(project, service)}, [service]
         )
 
     def _batch_enable(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -128,8 +130,8 @@ class ServiceUsage:
                 400, f"service_ids: {len(names)} services; 1 to {_MOST_AT_ONCE} can be enabled."
             )
         self._turn_on(project, names)
-        shown = [self._shown(project, name) for name in names]
-        return self._done("BatchEnableServicesResponse", {"services": shown}, names)
+        services = [self._describe(project, name) for name in names]
+        return self._done("BatchEnableServicesResponse", {"services": services}, names)
 
     def _turn_on(self, project: str, names: Sequence[str]) -> None:
         _check_known(names)
@@ -149,7 +151,7 @@ class ServiceUsage:
                 )
             self._set(project, enabled - {service})
         return self._done(
-            "DisableServiceResponse", {"service": self._shown(project, service)}, [service]
+            "DisableServiceResponse", {"service": self._describe(project, service)}, [service]
         )
 
     def _done(self, kind: str, response: JsonObject, services: Sequence[str]) -> JsonObject:
@@ -164,10 +166,10 @@ class ServiceUsage:
         return self._store.put(SERVICE_OPERATIONS, name, operation)
 
     def _operation(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        found = self._store.get(SERVICE_OPERATIONS, params["name"])
-        if found is None:
+        operation = self._store.get(SERVICE_OPERATIONS, params["name"])
+        if operation is None:
             raise google_error(404, f"Operation {params['name']} was not found.")
-        return found
+        return operation
 
 
 def _initial(path: Path) -> frozenset[str]:

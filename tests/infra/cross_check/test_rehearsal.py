@@ -11,9 +11,9 @@ import pytest
 
 from slicewright.infra import catalog
 from slicewright.infra.catalog import Cloud, Gpu
-from slicewright.rehearsal.clouds.aws.machines import own_machines as simulated_aws
+from slicewright.rehearsal.clouds.aws.machines import extra_machines as simulated_aws
 from slicewright.rehearsal.clouds.core.machines import Machine as SimulatedMachine
-from slicewright.rehearsal.clouds.gcp.machines import own_machines as simulated_gcp
+from slicewright.rehearsal.clouds.gcp.machines import extra_machines as simulated_gcp
 from slicewright.rehearsal.cluster.silicon.models import Model, models
 
 CATALOG = catalog.load()

@@ -64,8 +64,8 @@ def test_cloud_and_kubelet_read_an_injected_hold(tmp_path: Path) -> None:
     held = Holds(pods=("nvidia-mig-manager",), driver=True, toolkit=True, partitioning_from=4)
     faults.inject(Environment(tmp_path), faults.Hold(pool="p", node=1, held=held))
     read = Faults(tmp_path / "faults.json", Store(tmp_path / "state.json"))
-    assert read.of_node(pool="p", labels={}, index=0) is None
-    fault = read.of_node(pool="p", labels={}, index=1)
+    assert read.node_fault(pool="p", labels={}, index=0) is None
+    fault = read.node_fault(pool="p", labels={}, index=1)
     annotations = {faults.MACHINE: json.dumps({"cloud": "gke", "fault": fault})}
     assert holds_of({"metadata": {"annotations": annotations}}) == held
 

@@ -65,9 +65,9 @@ def ec2_checks(
     if operation.startswith("Describe") and operation != "DescribeVpcAttribute":
         yield Check(action=action, arn="*", context=here)
         return
-    new = _given(operation, body)
+    new = _request_conditions(operation, body)
     checked = False
-    for kind, record in _used(store, operation, region, body):
+    for kind, record in _named_resources(store, operation, region, body):
         checked = True
         context = {**here, **resource_tags(by_key(record.get("Tags")))}
         if operation in ("CreateTags", "DeleteTags"):
@@ -78,33 +78,33 @@ def ec2_checks(
         arn, tags = f"{base}:{_MAKES[operation]}/new", request_tags(new)
         yield Check(action=action, arn=arn, context={**here, **tags})
         if new:
-            made = {**here, **tags, "ec2:createaction": [operation]}
-            yield Check(action="ec2:CreateTags", arn=arn, context=made)
+            creation_keys = {**here, **tags, "ec2:createaction": [operation]}
+            yield Check(action="ec2:CreateTags", arn=arn, context=creation_keys)
     if not checked:
         yield Check(action=action, arn="*", context=here)
     if profile := body.get("IamInstanceProfile"):
         yield pass_role(_role_of(store, account, profile), "ec2.amazonaws.com")
 
 
-def _given(operation: str, body: JsonObject) -> dict[str, str]:
+def _request_conditions(operation: str, body: JsonObject) -> dict[str, str]:
     """The tags that a new resource gets."""
-    wanted = _MAKES.get(operation)
+    created_kind = _MAKES.get(operation)
     return {
         key: value
         for specification in body.get("TagSpecifications") or ()
-        if specification["ResourceType"] == wanted
+        if specification["ResourceType"] == created_kind
         for key, value in by_key(specification["Tags"]).items()
     }
 
 
-def _used(
+def _named_resources(
     store: Store, operation: str, region: str, body: JsonObject
 ) -> Iterator[tuple[str, JsonObject]]:
     """Kind and record of each existing resource that the request names."""
     skipped = _NOT_CHECKED.get(operation, ())
     for value in _texts({key: part for key, part in body.items() if key not in skipped}):
         if value.startswith("rtbassoc-"):
-            yield from _associated(store, region, value)
+            yield from _association_ends(store, region, value)
         for prefix, (kind, stored) in _KINDS.items():
             if value.startswith(prefix):
                 yield kind, store.get(stored, f"{region}/{value}") or {}
@@ -117,13 +117,15 @@ def _used(
                     yield kind, record
 
 
-def _associated(store: Store, region: str, association: str) -> Iterator[tuple[str, JsonObject]]:
+def _association_ends(
+    store: Store, region: str, association: str
+) -> Iterator[tuple[str, JsonObject]]:
     """The route table and the subnet of an association between them."""
     for table in store.values(state.ROUTE_TABLES, prefix=f"{region}/"):
-        for one in table["Associations"]:
-            if one.get("RouteTableAssociationId") == association:
+        for entry in table["Associations"]:
+            if entry.get("RouteTableAssociationId") == association:
                 yield "route-table", table
-                subnet = store.get(state.SUBNETS, f"{region}/{one.get('SubnetId')}")
+                subnet = store.get(state.SUBNETS, f"{region}/{entry.get('SubnetId')}")
                 if subnet is not None:
                     yield "subnet", subnet
 

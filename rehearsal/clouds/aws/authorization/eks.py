@@ -30,7 +30,7 @@ def eks_checks(account: str, operation: str, region: str, body: JsonObject) -> I
     yield Check(action=f"eks:{operation}", arn=arn, context=context)
     if tags and operation.startswith("Create"):
         yield Check(action="eks:TagResource", arn=_new(operation, base, body), context=context)
-    yield from _passed(operation, body)
+    yield from _passed_roles(operation, body)
 
 
 def eks_arn(operation: str, base: str, parameters: Mapping[str, Any]) -> str | None:
@@ -72,7 +72,7 @@ def _new(operation: str, base: str, body: JsonObject) -> str:
             return f"{base}:cluster/{cluster}"
 
 
-def _passed(operation: str, body: JsonObject) -> Iterator[Check]:
+def _passed_roles(operation: str, body: JsonObject) -> Iterator[Check]:
     """The roles that the caller hands on."""
     to_eks = {"CreateCluster": "roleArn", "CreateNodegroup": "nodeRole"}
     if operation in to_eks:
@@ -80,6 +80,6 @@ def _passed(operation: str, body: JsonObject) -> Iterator[Check]:
     of_pods = [*(body.get("podIdentityAssociations") or ())]
     if operation in ("CreatePodIdentityAssociation", "UpdatePodIdentityAssociation"):
         of_pods.append(body)
-    for one in of_pods:
-        if "roleArn" in one:
-            yield pass_role(one["roleArn"], "pods.eks.amazonaws.com")
+    for association in of_pods:
+        if "roleArn" in association:
+            yield pass_role(association["roleArn"], "pods.eks.amazonaws.com")

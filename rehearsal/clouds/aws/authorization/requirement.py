@@ -39,7 +39,7 @@ def require(context: Context, service: str, operation: str, region: str, body: J
     if not caller.enforced:
         return
     for check in _checks(context, caller, service, operation, region, body):
-        if check.action not in _ALWAYS_ALLOWED and not _allowed(caller, check):
+        if check.action not in _ALWAYS_ALLOWED and not _is_allowed(caller, check):
             raise _refusal(service, caller, check)
 
 
@@ -64,7 +64,7 @@ def _checks(
             yield Check(action=action, arn="*", context={"aws:requestedregion": [region]})
 
 
-def _allowed(caller: Caller, check: Check) -> bool:
+def _is_allowed(caller: Caller, check: Check) -> bool:
     """Every kind of policy must allow it."""
     above = [caller.organization, *([caller.boundary] if caller.boundary is not None else [])]
     kinds = [caller.policies, *([policy] for policy in above)]

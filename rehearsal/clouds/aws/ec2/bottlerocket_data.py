@@ -31,7 +31,7 @@ def _one_of(*names: str) -> Callable[[object], bool]:
     return lambda value: value in names
 
 
-_KNOWN: Final[Mapping[str, Callable[[object], bool]]] = {
+_SETTING_CHECKS: Final[Mapping[str, Callable[[object], bool]]] = {
     "device-id-strategy": _one_of("index", "uuid"),
     "device-list-strategy": _one_of("volume-mounts", "envvar", "cdi-cri"),
     "device-partitioning-strategy": _one_of("none", "mig"),
@@ -56,22 +56,22 @@ def bottlerocket_gpus(data: JsonObject) -> JsonObject:
     if not data.get("UserData"):
         return {}
     try:
-        found: Any = tomllib.loads(base64.b64decode(data["UserData"]).decode())
+        settings: Any = tomllib.loads(base64.b64decode(data["UserData"]).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise BadUserData(f"user data of Bottlerocket is TOML, and this is not: {e}") from None
     for step in _AT:
-        found = found.get(step, {})
-    for path, value in _leaves(found, ()):
+        settings = settings.get(step, {})
+    for path, value in _leaves(settings, ()):
         name = ".".join(path)
         if path[:2] == ("mig", "profile"):
-            known = _profile(path[2:], value)
-        elif name in _KNOWN:
-            known = _KNOWN[name](value)
+            profile = _profile(path[2:], value)
+        elif name in _SETTING_CHECKS:
+            profile = _SETTING_CHECKS[name](value)
         else:
             raise BadUserData(f"unknown setting {'.'.join((*_AT, *path))}")
-        if not known:
+        if not profile:
             raise BadUserData(f"{'.'.join((*_AT, *path))} cannot be {value!r}")
-    return dict(found)
+    return dict(settings)
 
 
 def _profile(model: tuple[str, ...], value: object) -> bool:
@@ -83,8 +83,8 @@ def _profile(model: tuple[str, ...], value: object) -> bool:
 
 
 def _leaves(table: JsonObject, at: tuple[str, ...]) -> list[tuple[tuple[str, ...], object]]:
-    found: list[tuple[tuple[str, ...], object]] = []
+    leaves: list[tuple[tuple[str, ...], object]] = []
     for name, value in table.items():
         path = (*at, name)
-        found += _leaves(value, path) if isinstance(value, dict) else [(path, value)]
-    return found
+        leaves += _leaves(value, path) if isinstance(value, dict) else [(path, value)]
+    return leaves

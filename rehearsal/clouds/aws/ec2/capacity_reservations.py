@@ -27,38 +27,49 @@ class CapacityReservations:
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region = str(params["region"])
-        known = reservations(self._context, region)
-        ids = body.get("CapacityReservationIds") or list(known)
+        account_reservations = reservations(self._context, region)
+        ids = body.get("CapacityReservationIds") or list(account_reservations)
         for identity in ids:
-            if identity not in known:
+            if identity not in account_reservations:
                 raise aws_error(*not_found(identity))
         names = {i: name for name, i in zone_ids(account_of(self._context), region).items()}
-        shown = [self._shown(i, known[i], region, names[known[i].zone]) for i in ids]
+        descriptions = [
+            self._describe_reservation(
+                i, account_reservations[i], region, names[account_reservations[i].zone]
+            )
+            for i in ids
+        ]
         return {
             "CapacityReservations": [
-                one for one in shown if all(_passes(one, f) for f in body.get("Filters", ()))
+                description
+                for description in descriptions
+                if all(_passes(description, f) for f in body.get("Filters", ()))
             ]
         }
 
-    def _shown(self, identity: str, found: Reservation, region: str, zone: str) -> JsonObject:
-        used = found.taken + self._running(self._context, region, identity)
+    def _describe_reservation(
+        self, identity: str, reservation: Reservation, region: str, zone: str
+    ) -> JsonObject:
+        used = reservation.taken + self._running(self._context, region, identity)
         arn = f"arn:aws:ec2:{region}:{ACCOUNT}:capacity-reservation/{identity}"
-        dates = {"StartDate": found.start, "EndDate": found.end}
+        dates = {"StartDate": reservation.start, "EndDate": reservation.end}
         return {
             "CapacityReservationId": identity,
             "OwnerId": ACCOUNT,
             "CapacityReservationArn": arn,
-            "AvailabilityZoneId": found.zone,
+            "AvailabilityZoneId": reservation.zone,
             "AvailabilityZone": zone,
-            "InstanceType": found.instance_type,
+            "InstanceType": reservation.instance_type,
             "InstancePlatform": "Linux/UNIX",
             "Tenancy": "default",
-            "TotalInstanceCount": found.count,
-            "AvailableInstanceCount": max(found.count - used, 0) if found.state == "active" else 0,
-            "State": found.state,
-            "EndDateType": "limited" if found.kind == "capacity-block" else "unlimited",
-            "InstanceMatchCriteria": "open" if found.open else "targeted",
-            "ReservationType": found.kind,
+            "TotalInstanceCount": reservation.count,
+            "AvailableInstanceCount": max(reservation.count - used, 0)
+            if reservation.state == "active"
+            else 0,
+            "State": reservation.state,
+            "EndDateType": "limited" if reservation.kind == "capacity-block" else "unlimited",
+            "InstanceMatchCriteria": "open" if reservation.open else "targeted",
+            "ReservationType": reservation.kind,
             **{name: date for name, date in dates.items() if date is not None},
         }
 
@@ -70,13 +81,13 @@ _FILTERS = {
 }
 
 
-def _passes(shown: JsonObject, asked: JsonObject) -> bool:
-    if asked["Name"] not in _FILTERS:
+def _passes(description: JsonObject, requested: JsonObject) -> bool:
+    if requested["Name"] not in _FILTERS:
         raise not_simulated(
-            f"The rehearsal's cloud does not simulate the filter {asked['Name']}; it has "
+            f"The rehearsal's cloud does not simulate the filter {requested['Name']}; it has "
             f"{', '.join(_FILTERS)}."
         )
-    return shown[_FILTERS[asked["Name"]]] in asked["Values"]
+    return description[_FILTERS[requested["Name"]]] in requested["Values"]
 
 
 def not_found(identity: str) -> tuple[str, str]:
@@ -101,10 +112,10 @@ class Target:
     reservation: str | None = None
     group: str | None = None
 
-    def among(self, known: Mapping[str, Reservation]) -> Iterable[Reservation]:
+    def among(self, account_reservations: Mapping[str, Reservation]) -> Iterable[Reservation]:
         if self.group is not None:
-            return [r for r in known.values() if self.group in r.groups]
-        return [r for identity, r in known.items() if identity == self.reservation]
+            return [r for r in account_reservations.values() if self.group in r.groups]
+        return [r for identity, r in account_reservations.items() if identity == self.reservation]
 
 
 def target_of(template: JsonObject) -> Target | None:

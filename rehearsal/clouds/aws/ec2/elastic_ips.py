@@ -20,8 +20,8 @@ class ElasticIps(Operations):
     def _allocate(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region = params["region"]
         with self._store.lock:
-            taken = {a["PublicIp"] for a in self._ec2.all(ELASTIC_IPS, params)}
-            if len(taken) >= account_of(self._context).elastic_ips:
+            used = {a["PublicIp"] for a in self._ec2.all(ELASTIC_IPS, params)}
+            if len(used) >= account_of(self._context).elastic_ips:
                 raise aws_error(
                     "AddressLimitExceeded", "The maximum number of addresses has been reached."
                 )
@@ -29,14 +29,14 @@ class ElasticIps(Operations):
             free = (f"203.0.113.{n}" for n in range(1, 255))
             address = {
                 "AllocationId": new_id("eipalloc"),
-                "PublicIp": next(a for a in free if a not in taken),
+                "PublicIp": next(a for a in free if a not in used),
                 "Domain": "vpc",
                 "PublicIpv4Pool": "amazon",
                 "NetworkBorderGroup": region,
                 "Tags": tags_of(body, "elastic-ip"),
             }
-            made = self._ec2.create(ELASTIC_IPS, params, address)
-        return {k: v for k, v in made.items() if k != "Tags"}
+            created = self._ec2.create(ELASTIC_IPS, params, address)
+        return {k: v for k, v in created.items() if k != "Tags"}
 
     def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:
         if resource.get("AssociationId"):

@@ -51,18 +51,22 @@ class Fleets:
         target = body["TargetCapacitySpecification"]
         spot = target.get("DefaultTargetCapacityType") == "spot"
         tags = {
-            one["ResourceType"]: {t["Key"]: t.get("Value", "") for t in one.get("Tags", ())}
-            for one in body.get("TagSpecifications", ())
+            specification["ResourceType"]: {
+                t["Key"]: t.get("Value", "") for t in specification.get("Tags", ())
+            }
+            for specification in body.get("TagSpecifications", ())
         }
         with self._context.store.lock:
             started: list[tuple[JsonObject, JsonObject]] = []
             refused: list[JsonObject] = []
             for _ in range(int(target["TotalTargetCapacity"])):
-                one, why = self._one(params["region"], body["LaunchTemplateConfigs"], spot, tags)
-                if one is None:
+                specification, why = self._launch_instance(
+                    params["region"], body["LaunchTemplateConfigs"], spot, tags
+                )
+                if specification is None:
                     refused = why
                     break
-                started.append(one)
+                started.append(specification)
         lifecycle = "spot" if spot else "on-demand"
         answer: JsonObject = {
             "FleetId": new_id("fleet"),
@@ -79,7 +83,7 @@ class Fleets:
         }
         return answer
 
-    def _one(
+    def _launch_instance(
         self,
         region: str,
         configs: Sequence[Mapping[str, Any]],
@@ -99,18 +103,20 @@ class Fleets:
             data = template_data(template, str(named.get("Version", "$Default")))
             self._check_profile(data)
             for override in config.get("Overrides", ()):
-                made = {
+                launched = {
                     "LaunchTemplateSpecification": {
                         "LaunchTemplateId": template["LaunchTemplateId"],
                         "Version": str(named.get("Version", "$Default")),
                     },
                     "Overrides": dict(override),
                 }
-                why = self._why_not(region, override, spot)
+                why = self._refusal(region, override, spot)
                 if why is None:
                     of_template = {
-                        one["ResourceType"]: {t["Key"]: t["Value"] for t in one["Tags"]}
-                        for one in data.get("TagSpecifications", ())
+                        specification["ResourceType"]: {
+                            t["Key"]: t["Value"] for t in specification["Tags"]
+                        }
+                        for specification in data.get("TagSpecifications", ())
                     }
                     subnet = find_subnet(self._context, region, override["SubnetId"])
                     assert subnet is not None
@@ -123,10 +129,14 @@ class Fleets:
                         spot=spot,
                         tags={**of_template, **tags},
                     )
-                    return (instance, made), []
+                    return (instance, launched), []
                 code, message = why
                 refused.append(
-                    {"ErrorCode": code, "ErrorMessage": message, "LaunchTemplateAndOverrides": made}
+                    {
+                        "ErrorCode": code,
+                        "ErrorMessage": message,
+                        "LaunchTemplateAndOverrides": launched,
+                    }
                 )
         return None, refused
 
@@ -140,7 +150,7 @@ class Fleets:
                 "Instance Profile name",
             )
 
-    def _why_not(
+    def _refusal(
         self, region: str, override: Mapping[str, Any], spot: bool
     ) -> tuple[str, str] | None:
         """Code and message of EC2's refusal. Sources: those of rehearsal/clouds/aws/eks/capacity;
@@ -159,8 +169,8 @@ class Fleets:
             )
         code = vcpu_quota(kind, spot=spot)
         if code is not None:
-            given = self._context.faults.quota(code)
-            limit = account.vcpus.get(code) if given is None else given
+            quota = self._context.faults.quota(code)
+            limit = account.vcpus.get(code) if quota is None else quota
             used = self._of_groups.vcpus(self._context, region, code)
             used += instances.vcpus_of_instances(self._context, region, code)
             if limit is not None and used + machines()[kind].vcpu > limit:
@@ -172,13 +182,14 @@ class Fleets:
                 )
         zone = subnet["AvailabilityZoneId"]
         stock = account.stock.get(kind, {}).get(zone)
-        there = Counter(
-            found["AvailabilityZoneId"]
-            for one in instances.running(self._context, region)
-            if one["InstanceType"] == kind
-            and (found := find_subnet(self._context, region, one["SubnetId"])) is not None
+        running_by_zone = Counter(
+            subnet_record["AvailabilityZoneId"]
+            for instance in instances.running(self._context, region)
+            if instance["InstanceType"] == kind
+            and (subnet_record := find_subnet(self._context, region, instance["SubnetId"]))
+            is not None
         )[zone] + self._of_groups.in_zone(self._context, region, kind, zone)
-        if stock is not None and there >= stock:
+        if stock is not None and running_by_zone >= stock:
             return (
                 "InsufficientInstanceCapacity",
                 f"We currently do not have sufficient {kind} capacity in the Availability Zone you "

@@ -16,7 +16,7 @@ from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import (
     remove_interface,
     tag_list,
 )
-from slicewright.rehearsal.clouds.aws.ec2.resources import filtered, key_of, new_id, shown
+from slicewright.rehearsal.clouds.aws.ec2.resources import filtered, key_of, new_id, public_fields
 from slicewright.rehearsal.clouds.aws.errors import aws_error
 from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
 from slicewright.rehearsal.clouds.aws.machines import machines, vcpu_quota
@@ -52,41 +52,41 @@ class Instances:
         listed = [
             *self._store.values(INSTANCES, prefix=f"{region}/"),
             *self._of_groups(self._context, region),
-            *_of_others(self._context, region),
+            *_other_instances(self._context, region),
         ]
-        found = [self._found(params, i) for i in ids] if ids else listed
+        chosen = [self._find(params, i) for i in ids] if ids else listed
         return {
             "Reservations": [
                 {
-                    "ReservationId": f"r-{one['InstanceId'].removeprefix('i-')}",
+                    "ReservationId": f"r-{instance['InstanceId'].removeprefix('i-')}",
                     "OwnerId": ACCOUNT,
-                    "Instances": [shown(one)],
+                    "Instances": [public_fields(instance)],
                 }
-                for one in filtered(found, body.get("Filters", ()), _FILTERS)
+                for instance in filtered(chosen, body.get("Filters", ()), _FILTERS)
             ]
         }
 
     def _terminate(self, params: JsonObject, body: JsonObject) -> JsonObject:
         changes = []
         with self._store.lock:
-            for one in [self._found(params, i) for i in body["InstanceIds"]]:
+            for instance in [self._find(params, i) for i in body["InstanceIds"]]:
                 changes.append(
                     {
-                        "InstanceId": one["InstanceId"],
-                        "PreviousState": one["State"],
+                        "InstanceId": instance["InstanceId"],
+                        "PreviousState": instance["State"],
                         "CurrentState": _TERMINATED,
                     }
                 )
-                _end(self._context, params, one)
+                _end(self._context, params, instance)
         return {"TerminatingInstances": changes}
 
-    def _found(self, params: JsonObject, identity: str) -> JsonObject:
-        found = self._store.get(INSTANCES, key_of(params, identity))
-        if found is None:
+    def _find(self, params: JsonObject, identity: str) -> JsonObject:
+        instance = self._store.get(INSTANCES, key_of(params, identity))
+        if instance is None:
             raise aws_error(
                 "InvalidInstanceID.NotFound", f"The instance ID '{identity}' does not exist"
             )
-        return found
+        return instance
 
 
 def is_running(instance: JsonObject) -> bool:
@@ -95,15 +95,16 @@ def is_running(instance: JsonObject) -> bool:
 
 def running(context: Context, region: str) -> list[JsonObject]:
     listed = context.store.values(INSTANCES, prefix=f"{region}/")
-    return [one for one in listed if is_running(one)]
+    return [instance for instance in listed if is_running(instance)]
 
 
 def vcpus_of_instances(context: Context, region: str, code: str) -> int:
     """Of those that count against a quota, without node groups'."""
     return sum(
-        machines()[one["InstanceType"]].vcpu
-        for one in (*running(context, region), *_of_others(context, region))
-        if vcpu_quota(one["InstanceType"], spot=one.get("InstanceLifecycle") == "spot") == code
+        machines()[instance["InstanceType"]].vcpu
+        for instance in (*running(context, region), *_other_instances(context, region))
+        if vcpu_quota(instance["InstanceType"], spot=instance.get("InstanceLifecycle") == "spot")
+        == code
     )
 
 
@@ -114,7 +115,7 @@ def cpu_options(kind: str) -> JsonObject:
     return {"CoreCount": machine.vcpu // threads, "ThreadsPerCore": threads}
 
 
-def _of_others(context: Context, region: str) -> list[JsonObject]:
+def _other_instances(context: Context, region: str) -> list[JsonObject]:
     """Those that run in the account for somebody else, by the account file."""
     return [
         {
@@ -192,10 +193,10 @@ def start(
 
 def _free_address(context: Context, region: str, subnet: JsonObject) -> str:
     """From the end of the block: nodes of node groups have theirs from its beginning."""
-    taken = {one["PrivateIpAddress"] for one in running(context, region)}
+    used_addresses = {instance["PrivateIpAddress"] for instance in running(context, region)}
     block = ipaddress.IPv4Network(subnet["CidrBlock"])
     for offset in range(block.num_addresses - 2, 9, -1):
-        if (address := str(block[offset])) not in taken:
+        if (address := str(block[offset])) not in used_addresses:
             return address
     raise aws_error(
         "InsufficientFreeAddressesInSubnet",

@@ -12,7 +12,7 @@ from slicewright.rehearsal.clouds.aws.ec2.resources import (
     key_of,
     missing,
     new_id,
-    shown,
+    public_fields,
     tags_of,
 )
 from slicewright.rehearsal.clouds.aws.errors import aws_error
@@ -72,7 +72,7 @@ class LaunchTemplates:
                 "_versions": [_version(1, body)],
             }
             return {
-                "LaunchTemplate": shown(
+                "LaunchTemplate": public_fields(
                     self._store.put(LAUNCH_TEMPLATES, key_of(params, identity), template)
                 )
             }
@@ -90,28 +90,28 @@ class LaunchTemplates:
     def _modify(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             key, template = self._find(params, body)
-            wanted = str(body.get("DefaultVersion") or template["DefaultVersionNumber"])
-            template["DefaultVersionNumber"] = _find_version(template, wanted)["number"]
+            version = str(body.get("DefaultVersion") or template["DefaultVersionNumber"])
+            template["DefaultVersionNumber"] = _find_version(template, version)["number"]
             self._store.put(LAUNCH_TEMPLATES, key, template)
-        return {"LaunchTemplate": shown(template)}
+        return {"LaunchTemplate": public_fields(template)}
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         ids = body.get("LaunchTemplateIds")
-        found = (
+        chosen = (
             [self._find(params, {"LaunchTemplateId": i})[1] for i in ids]
             if ids
             else self._store.values(LAUNCH_TEMPLATES, prefix=f"{params['region']}/")
         )
         name = {"launch-template-name": lambda t: [t["LaunchTemplateName"]]}
-        found = filtered(found, body.get("Filters") or (), name)
-        return {"LaunchTemplates": [shown(t) for t in found]}
+        chosen = filtered(chosen, body.get("Filters") or (), name)
+        return {"LaunchTemplates": [public_fields(t) for t in chosen]}
 
     def _describe_versions(self, params: JsonObject, body: JsonObject) -> JsonObject:
         _, template = self._find(params, body)
-        wanted = body.get("Versions") or [str(v["number"]) for v in template["_versions"]]
+        requested = body.get("Versions") or [str(v["number"]) for v in template["_versions"]]
         return {
             "LaunchTemplateVersions": [
-                _shown_version(template, _find_version(template, str(w))) for w in wanted
+                _shown_version(template, _find_version(template, str(w))) for w in requested
             ]
         }
 
@@ -119,7 +119,7 @@ class LaunchTemplates:
         with self._store.lock:
             key, template = self._find(params, body)
             self._store.delete(LAUNCH_TEMPLATES, key)
-        return {"LaunchTemplate": shown(template)}
+        return {"LaunchTemplate": public_fields(template)}
 
     def _find(self, params: JsonObject, body: JsonObject) -> tuple[str, JsonObject]:
         return find_template(
@@ -171,10 +171,10 @@ def _find_version(template: JsonObject, version: str) -> JsonObject:
         "$Latest": template["LatestVersionNumber"],
         "$Default": template["DefaultVersionNumber"],
     }.get(version, version)
-    for known in template["_versions"]:
-        if str(known["number"]) == str(number):
-            found: JsonObject = known
-            return found
+    for candidate in template["_versions"]:
+        if str(candidate["number"]) == str(number):
+            match: JsonObject = candidate
+            return match
     raise aws_error(
         "InvalidLaunchTemplateId.VersionNotFound",
         f"Could not find launch template version {version} of {template['LaunchTemplateId']}",

@@ -21,7 +21,7 @@ from slicewright.rehearsal.clouds.core.context import Context, Methods, now
 from slicewright.rehearsal.clouds.core.errors import not_simulated
 from slicewright.rehearsal.clouds.core.tasks import Task
 
-_THERE = ("pending", "available", "deleting")
+_EXISTING_STATES = ("pending", "available", "deleting")
 
 
 class NatGateways(Operations):
@@ -67,11 +67,11 @@ class NatGateways(Operations):
                 "Tags": tags_of(body, "natgateway"),
                 "_zone": subnet["AvailabilityZone"],
             }
-            made = self._ec2.create(NAT_GATEWAYS, params, gateway)
+            created = self._ec2.create(NAT_GATEWAYS, params, gateway)
         self._tasks.begin(
             "ec2.CreateNatGateway", region=params["region"], gateway=gateway["NatGatewayId"]
         )
-        return {"NatGateway": made}
+        return {"NatGateway": created}
 
     def _finish_create(self, arguments: JsonObject) -> None:
         params = {"region": arguments["region"]}
@@ -81,7 +81,7 @@ class NatGateways(Operations):
                 return
             failure = self._failure(params, gateway)
             if failure is None:
-                gateway |= {"State": "available", **self._associated(params, gateway)}
+                gateway |= {"State": "available", **self._associated_address(params, gateway)}
             else:
                 code, message = failure
                 gateway |= {"State": "failed", "FailureCode": code, "FailureMessage": message}
@@ -110,25 +110,25 @@ class NatGateways(Operations):
             )
         return None
 
-    def _associated(self, params: JsonObject, gateway: JsonObject) -> JsonObject:
+    def _associated_address(self, params: JsonObject, gateway: JsonObject) -> JsonObject:
         """What it has then, once its address knows of it."""
-        (asked,) = gateway["NatGatewayAddresses"]
-        address = self._ec2.find(ELASTIC_IPS, params, asked["AllocationId"])
+        (requested,) = gateway["NatGatewayAddresses"]
+        address = self._ec2.find(ELASTIC_IPS, params, requested["AllocationId"])
         interface, association = new_id("eni"), new_id("eipassoc")
         self._ec2.put(
             ELASTIC_IPS,
             params,
             address | {"AssociationId": association, "NetworkInterfaceId": interface},
         )
-        shown = {
-            **asked,
+        assigned = {
+            **requested,
             "AssociationId": association,
             "IsPrimary": True,
             "NetworkInterfaceId": interface,
             "PublicIp": address["PublicIp"],
             "Status": "succeeded",
         }
-        return {"NatGatewayAddresses": [shown]}
+        return {"NatGatewayAddresses": [assigned]}
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -149,9 +149,11 @@ class NatGateways(Operations):
             allocations = {a["AllocationId"] for a in gateway["NatGatewayAddresses"]}
             for address in self._ec2.all(ELASTIC_IPS, params):
                 if address["AllocationId"] in allocations and gateway["State"] == "deleting":
-                    left = ("AssociationId", "NetworkInterfaceId")
+                    released_fields = ("AssociationId", "NetworkInterfaceId")
                     self._ec2.put(
-                        ELASTIC_IPS, params, {k: v for k, v in address.items() if k not in left}
+                        ELASTIC_IPS,
+                        params,
+                        {k: v for k, v in address.items() if k not in released_fields},
                     )
             for table in self._ec2.all(ROUTE_TABLES, params):
                 for route in table["Routes"]:
@@ -173,7 +175,7 @@ def nat_gateways(
     return [
         g
         for g in context.store.values(NAT_GATEWAYS, prefix=f"{region}/")
-        if g["State"] in _THERE
+        if g["State"] in _EXISTING_STATES
         and vpc in (None, g["VpcId"])
         and subnet in (None, g["SubnetId"])
         and zone in (None, g["_zone"])

@@ -15,7 +15,7 @@ from slicewright.rehearsal.clouds.aws.ec2.resources import (
     filtered,
     key_of,
     new_id,
-    shown,
+    public_fields,
 )
 from slicewright.rehearsal.clouds.aws.errors import aws_error
 from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
@@ -38,11 +38,11 @@ class NetworkInterfaces:
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         ids = body.get("NetworkInterfaceIds")
-        found = interfaces(self._context, params["region"])
+        listed = interfaces(self._context, params["region"])
         if ids:
-            found = [self._find(params, i) for i in ids]
-        found = filtered(found, body.get("Filters", ()), _INTERFACE_FILTERS, tags="TagSet")
-        return {"NetworkInterfaces": [shown(i) for i in found]}
+            listed = [self._find(params, i) for i in ids]
+        listed = filtered(listed, body.get("Filters", ()), _INTERFACE_FILTERS, tags="TagSet")
+        return {"NetworkInterfaces": [public_fields(i) for i in listed]}
 
     def _find(self, params: JsonObject, identity: str) -> JsonObject:
         for interface in interfaces(self._context, params["region"]):
@@ -64,12 +64,12 @@ class NetworkInterfaces:
         return {}
 
     def _describe_groups(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        found = security_groups(self._context, params["region"])
+        groups = security_groups(self._context, params["region"])
         ids = body.get("GroupIds")
         if ids:
-            found = [self._find_group(params, i) for i in ids]
-        found = filtered(found, body.get("Filters", ()), _GROUP_FILTERS)
-        return {"SecurityGroups": [shown(g) for g in found]}
+            groups = [self._find_group(params, i) for i in ids]
+        groups = filtered(groups, body.get("Filters", ()), _GROUP_FILTERS)
+        return {"SecurityGroups": [public_fields(g) for g in groups]}
 
     def _find_group(self, params: JsonObject, identity: str | None) -> JsonObject:
         for group in security_groups(self._context, params["region"]):

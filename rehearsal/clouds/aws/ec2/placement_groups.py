@@ -7,7 +7,7 @@ from __future__ import annotations
 from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
 from slicewright.rehearsal.clouds.aws.ec2.operations import Operations
-from slicewright.rehearsal.clouds.aws.ec2.resources import missing, new_id, shown, tags_of
+from slicewright.rehearsal.clouds.aws.ec2.resources import missing, new_id, public_fields, tags_of
 from slicewright.rehearsal.clouds.aws.errors import aws_error
 from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
 from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS, PLACEMENT_GROUPS
@@ -61,18 +61,18 @@ class PlacementGroups(Operations):
         if not names:
             return describe(params, body)
         with self._store.lock:
-            ids = [self._named(params, name)["GroupId"] for name in names]
+            ids = [self._required_group(params, name)["GroupId"] for name in names]
             return describe(params, {"GroupIds": ids})
 
-    def _named(self, params: JsonObject, name: str) -> JsonObject:
-        found = find_group(self._context, params["region"], name)
-        if found is None:
-            raise unknown(name)
-        return found
+    def _required_group(self, params: JsonObject, name: str) -> JsonObject:
+        group = find_group(self._context, params["region"], name)
+        if group is None:
+            raise unknown_group(name)
+        return group
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            return super()._delete(params, self._named(params, body["GroupName"]))
+            return super()._delete(params, self._required_group(params, body["GroupName"]))
 
     def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:
         name = resource["GroupName"]
@@ -89,10 +89,10 @@ class PlacementGroups(Operations):
             if not template or not item["nodes"]:
                 continue
             try:
-                _, found = find_template(self._store, region, template["id"], None)
+                _, version = find_template(self._store, region, template["id"], None)
             except CloudError:
                 continue
-            if group_of(template_data(found, template["version"])) == name:
+            if group_of(template_data(version, template["version"])) == name:
                 return True
         return False
 
@@ -105,8 +105,8 @@ def group_of(template: JsonObject) -> str | None:
 
 def find_group(context: Context, region: str, name: str) -> JsonObject | None:
     groups = context.store.values(PLACEMENT_GROUPS, prefix=f"{region}/")
-    return next((shown(group) for group in groups if group["GroupName"] == name), None)
+    return next((public_fields(group) for group in groups if group["GroupName"] == name), None)
 
 
-def unknown(name: str) -> CloudError:
+def unknown_group(name: str) -> CloudError:
     return aws_error("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")

@@ -37,7 +37,7 @@ class RequestRates:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._left: dict[tuple[str, str, Bucket], tuple[float, float]] = {}
+        self._tokens: dict[tuple[str, str, Bucket], tuple[float, float]] = {}
         """Tokens, and when that was."""
 
     def take(self, region: str, operation: str, body: JsonObject) -> None:
@@ -46,10 +46,10 @@ class RequestRates:
         key = (region, operation, bucket)
         now = self._clock()
         with self._lock:
-            tokens, since = self._left.get(key, (bucket.size, now))
+            tokens, since = self._tokens.get(key, (bucket.size, now))
             tokens = min(bucket.size, tokens + (now - since) * bucket.refill)
             served = tokens >= 1
-            self._left[key] = (tokens - served, now)
+            self._tokens[key] = (tokens - served, now)
         if not served:
             raise throttled("ec2")
 

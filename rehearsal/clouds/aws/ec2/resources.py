@@ -114,10 +114,10 @@ class Resources:
 
     def find(self, kind: Kind[JsonObject], params: JsonObject, identity: str) -> JsonObject:
         """Raises CloudError when there is none."""
-        found = self._store.get(kind, key_of(params, identity))
-        if found is None:
+        resource = self._store.get(kind, key_of(params, identity))
+        if resource is None:
             raise _not_found(kind, identity)
-        return found
+        return resource
 
     def create(
         self, kind: Kind[JsonObject], params: JsonObject, resource: JsonObject
@@ -128,7 +128,7 @@ class Resources:
         """
         unseen = account_of(self._context).unseen_reads
         self.put(kind, params, resource | ({"_unseen": unseen} if unseen else {}))
-        return shown(resource)
+        return public_fields(resource)
 
     def put(self, kind: Kind[JsonObject], params: JsonObject, resource: JsonObject) -> JsonObject:
         return self._store.put(kind, key_of(params, resource[API_NAMES[kind].id_field]), resource)
@@ -162,28 +162,30 @@ class Resources:
 
         def describe(params: JsonObject, body: JsonObject) -> JsonObject:
             filters = body.get("Filters") or body.get("Filter") or ()
-            if not all(str(one["Name"]).startswith("tag") for one in filters):
+            if not all(str(condition["Name"]).startswith("tag") for condition in filters):
                 raise not_simulated(
                     "The rehearsal's cloud simulates filters by tags only; name the ids."
                 )
             ids = body.get(names.ids_field)
             with self._store.lock:
-                found = [self.find(kind, params, i) for i in ids] if ids else self.all(kind, params)
-                visible = [f for f in found if not self._is_unseen(kind, params, f)]
-            if ids and len(visible) < len(found):
+                chosen = (
+                    [self.find(kind, params, i) for i in ids] if ids else self.all(kind, params)
+                )
+                visible = [f for f in chosen if not self._is_unseen(kind, params, f)]
+            if ids and len(visible) < len(chosen):
                 raise _not_found(
                     kind, next(i for i in ids if not any(v[names.id_field] == i for v in visible))
                 )
-            return {names.list_field: [shown(f) for f in filtered(visible, filters, {})]}
+            return {names.list_field: [public_fields(f) for f in filtered(visible, filters, {})]}
 
         return describe
 
     def _is_unseen(self, kind: Kind[JsonObject], params: JsonObject, resource: JsonObject) -> bool:
         """Whether this read does not show the resource yet; it is one of those that count."""
-        left = resource.get("_unseen", 0)
-        if left:
-            self.put(kind, params, resource | {"_unseen": left - 1})
-        return bool(left)
+        unseen_reads = resource.get("_unseen", 0)
+        if unseen_reads:
+            self.put(kind, params, resource | {"_unseen": unseen_reads - 1})
+        return bool(unseen_reads)
 
 
 def _not_found(kind: Kind[JsonObject], identity: str) -> CloudError:
@@ -191,13 +193,13 @@ def _not_found(kind: Kind[JsonObject], identity: str) -> CloudError:
     return aws_error(names.not_found, f"The {names.noun} ID '{identity}' does not exist")
 
 
-def shown(resource: JsonObject) -> JsonObject:
+def public_fields(resource: JsonObject) -> JsonObject:
     """Without the fields that only the simulation knows, which begin with `_`."""
     return {k: v for k, v in resource.items() if not k.startswith("_")}
 
 
 def filtered(
-    found: Sequence[JsonObject],
+    resources: Sequence[JsonObject],
     filters: Sequence[JsonObject],
     members: Mapping[str, Callable[[JsonObject], Sequence[str]]],
     *,
@@ -207,21 +209,23 @@ def filtered(
 
     `tag:KEY` and `tag-key` are known of all. tags: where a resource has them. Raises CloudError.
     """
-    kept = list(found)
-    for wanted in filters:
-        name, values = str(wanted["Name"]), set(wanted.get("Values", ()))
+    matching = list(resources)
+    for condition in filters:
+        name, values = str(condition["Name"]), set(condition.get("Values", ()))
         if name == "tag-key":
-            kept = [r for r in kept if {t["Key"] for t in r[tags]} & values]
+            matching = [r for r in matching if {t["Key"] for t in r[tags]} & values]
         elif name.startswith("tag:"):
             key = name.removeprefix("tag:")
-            kept = [
-                r for r in kept if any(t["Key"] == key and t["Value"] in values for t in r[tags])
+            matching = [
+                r
+                for r in matching
+                if any(t["Key"] == key and t["Value"] in values for t in r[tags])
             ]
         elif name in members:
-            kept = [r for r in kept if set(members[name](r)) & values]
+            matching = [r for r in matching if set(members[name](r)) & values]
         else:
             raise aws_error("InvalidParameterValue", f"The filter '{name}' is invalid")
-    return kept
+    return matching
 
 
 def new_id(prefix: str) -> str:
@@ -254,7 +258,7 @@ def missing(parameter: str) -> CloudError:
 
 def tags_of(body: JsonObject, resource_type: str) -> list[JsonObject]:
     """The tags that a request gives to what it creates, by key."""
-    found: list[JsonObject] = []
+    tagged: list[JsonObject] = []
     for specification in body.get("TagSpecifications", []):
         if specification.get("ResourceType") != resource_type:
             raise aws_error(
@@ -262,13 +266,13 @@ def tags_of(body: JsonObject, resource_type: str) -> list[JsonObject]:
                 f"'{specification.get('ResourceType')}' is not a valid taggable resource "
                 "type for this operation.",
             )
-        found += specification.get("Tags", [])
-    keys = [str(t["Key"]) for t in found]
+        tagged += specification.get("Tags", [])
+    keys = [str(t["Key"]) for t in tagged]
     for key in keys:
         if keys.count(key) > 1:
             raise aws_error("InvalidParameterValue", f"Duplicate tag key '{key}' specified.")
-    check_tags({str(t["Key"]): str(t.get("Value", "")) for t in found})
-    return sorted(found, key=lambda t: str(t["Key"]))
+    check_tags({str(t["Key"]): str(t.get("Value", "")) for t in tagged})
+    return sorted(tagged, key=lambda t: str(t["Key"]))
 
 
 def check_tags(tags: Mapping[str, str]) -> None:

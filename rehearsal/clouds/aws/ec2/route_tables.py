@@ -83,12 +83,12 @@ class RouteTables(Operations):
                 "NAT gateway (NatGatewayId)."
             )
         if nat:
-            found = self._ec2.find(NAT_GATEWAYS, params, nat)
-            if found["State"] not in ("pending", "available"):
+            nat_gateway = self._ec2.find(NAT_GATEWAYS, params, nat)
+            if nat_gateway["State"] not in ("pending", "available"):
                 raise aws_error(
                     "InvalidNatGatewayID.NotFound", f"The natGateway ID '{nat}' does not exist"
                 )
-            vpcs = [found["VpcId"]]
+            vpcs = [nat_gateway["VpcId"]]
         else:
             attached = self._ec2.find(INTERNET_GATEWAYS, params, str(gateway))["Attachments"]
             vpcs = [a["VpcId"] for a in attached]
@@ -104,8 +104,8 @@ class RouteTables(Operations):
         destination = str(cidr_block(body.get("DestinationCidrBlock"), "destinationCidrBlock"))
         with self._ec2.changing(ROUTE_TABLES, params, body["RouteTableId"]) as table:
             target = self._target(params, table, body)
-            others = [r for r in table["Routes"] if r["DestinationCidrBlock"] != destination]
-            if len(others) == len(table["Routes"]):
+            remaining = [r for r in table["Routes"] if r["DestinationCidrBlock"] != destination]
+            if len(remaining) == len(table["Routes"]):
                 raise aws_error(
                     "InvalidParameterValue",
                     f"There is no route defined for '{destination}' in the route table. Use "
@@ -117,29 +117,29 @@ class RouteTables(Operations):
                 "Origin": "CreateRoute",
                 "State": "active",
             }
-            table["Routes"] = [*others, route]
+            table["Routes"] = [*remaining, route]
         return {}
 
     def _delete_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._ec2.changing(ROUTE_TABLES, params, body["RouteTableId"]) as table:
-            left = [
+            remaining = [
                 r
                 for r in table["Routes"]
                 if r["DestinationCidrBlock"] != body.get("DestinationCidrBlock")
             ]
-            if not any(r.get("GatewayId") == "local" for r in left):
+            if not any(r.get("GatewayId") == "local" for r in remaining):
                 raise aws_error(
                     "InvalidParameterValue",
                     f"cannot remove local route {body['DestinationCidrBlock']} in route table "
                     f"{table['RouteTableId']}",
                 )
-            if len(left) == len(table["Routes"]):
+            if len(remaining) == len(table["Routes"]):
                 raise aws_error(
                     "InvalidRoute.NotFound",
                     f"no route with destination-cidr-block {body.get('DestinationCidrBlock')} "
                     f"in route table {table['RouteTableId']}",
                 )
-            table["Routes"] = left
+            table["Routes"] = remaining
         return {}
 
     def _associate(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -180,18 +180,18 @@ class RouteTables(Operations):
         """The association gets a new id. Source: EC2 API, ReplaceRouteTableAssociation."""
         with self._store.lock:
             new = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
-            found = self._find_association(params, body["AssociationId"])
-            if found is None:
+            table = self._find_association(params, body["AssociationId"])
+            if table is None:
                 raise _no_association(body["AssociationId"])
-            old, association = found
+            old, association = table
             if old["VpcId"] != new["VpcId"]:
                 raise aws_error(
                     "InvalidParameterValue",
                     f"route table {new['RouteTableId']} and subnet {association['SubnetId']} "
                     "belong to different networks",
                 )
-            left = [a for a in old["Associations"] if a != association]
-            self._ec2.put(ROUTE_TABLES, params, old | {"Associations": left})
+            remaining = [a for a in old["Associations"] if a != association]
+            self._ec2.put(ROUTE_TABLES, params, old | {"Associations": remaining})
             new = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
             association = association | {
                 "RouteTableAssociationId": new_id("rtbassoc"),
@@ -216,12 +216,12 @@ class RouteTables(Operations):
 
     def _disassociate(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            found = self._find_association(params, body["AssociationId"])
-            if found is None:
+            association_place = self._find_association(params, body["AssociationId"])
+            if association_place is None:
                 raise _no_association(body["AssociationId"])
-            table, association = found
-            left = [a for a in table["Associations"] if a != association]
-            self._ec2.put(ROUTE_TABLES, params, table | {"Associations": left})
+            table, association = association_place
+            remaining = [a for a in table["Associations"] if a != association]
+            self._ec2.put(ROUTE_TABLES, params, table | {"Associations": remaining})
         return {}
 
     def _check_unused(self, params: JsonObject, resource: JsonObject) -> None:

@@ -58,26 +58,26 @@ class Ec2:
         context.tasks.register(gateways.tasks())
 
     def methods(self) -> Methods:
-        found = {k: v for part in self._parts for k, v in part.methods().items()}
-        found |= {"CreateTags": self._create_tags, "DeleteTags": self._delete_tags}
-        return in_known_regions(found, _no_region)
+        handlers = {k: v for part in self._parts for k, v in part.methods().items()}
+        handlers |= {"CreateTags": self._create_tags, "DeleteTags": self._delete_tags}
+        return in_known_regions(handlers, _no_region)
 
     def inventory(self) -> list[JsonObject]:
-        found: list[JsonObject] = [
+        resources: list[JsonObject] = [
             {"kind": f"ec2.{kind.name.partition('/')[2][:-1]}", "name": key}
             for kind in (*API_NAMES, LAUNCH_TEMPLATES, VOLUMES, SNAPSHOTS)
             for key, resource in self._store.items(kind)
             # EC2 goes on showing NAT gateways that are gone.
             if kind is not NAT_GATEWAYS or resource["State"] not in ("deleted", "failed")
         ]
-        found += [
+        resources += [
             {"kind": "ec2.instance", "name": key}
             for key, instance in self._store.items(INSTANCES)
             # EC2 goes on showing those that have ended.
             if is_running(instance)
         ]
         # A security group that its cluster keeps is not counted beside it.
-        return found + [
+        return resources + [
             {"kind": f"ec2.{kind.name.partition('/')[2][:-1]}", "name": key}
             for kind in (NETWORK_INTERFACES, SECURITY_GROUPS)
             for key, resource in self._store.items(kind)

@@ -68,20 +68,20 @@ class Subnets(Operations):
 
     def _zone(self, params: JsonObject, body: JsonObject) -> tuple[str, str]:
         """Name and id of the zone that a request names by either."""
-        known = zone_ids(account_of(self._context), params["region"])
-        for field, wanted in (("availabilityZone", 0), ("availabilityZoneId", 1)):
-            asked = body.get(field[:1].upper() + field[1:])
-            if asked:
-                found = next((z for z in known.items() if z[wanted] == asked), None)
-                if found is None:
+        zones = zone_ids(account_of(self._context), params["region"])
+        for field, position in (("availabilityZone", 0), ("availabilityZoneId", 1)):
+            requested = body.get(field[:1].upper() + field[1:])
+            if requested:
+                zone = next((z for z in zones.items() if z[position] == requested), None)
+                if zone is None:
                     raise aws_error(
                         "InvalidParameterValue",
-                        f"Value ({asked}) for parameter {field} is invalid. Subnets can currently "
-                        "only be created in the following availability zones: "
-                        f"{', '.join(sorted(z[wanted] for z in known.items()))}.",
+                        f"Value ({requested}) for parameter {field} is invalid. Subnets can "
+                        "currently only be created in the following availability zones: "
+                        f"{', '.join(sorted(z[position] for z in zones.items()))}.",
                     )
-                return found
-        return next(iter(known.items()))
+                return zone
+        return next(iter(zones.items()))
 
     def _modify(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._ec2.changing(SUBNETS, params, body["SubnetId"]) as subnet:

@@ -102,30 +102,31 @@ def _spec(text: str) -> JsonObject:
     return _section(document, "spec", _SPEC)
 
 
-def _section(holder: JsonObject, path: str, known: Collection[str]) -> JsonObject:
+def _section(holder: JsonObject, path: str, keys: Collection[str]) -> JsonObject:
     """The part of a NodeConfig that lies there. Raises BadUserData for a field nodeadm lacks."""
-    found: JsonObject = holder.get(path.rpartition(".")[2]) or {}
-    unknown = sorted(set(found) - set(known))
+    section: JsonObject = holder.get(path.rpartition(".")[2]) or {}
+    unknown = sorted(set(section) - set(keys))
     if unknown:
         raise BadUserData(f"NodeConfig: unknown field {path}.{unknown[0]}")
-    return found
+    return section
 
 
 def _strategy(storage: JsonObject) -> str | None:
-    found = storage.get("strategy")
-    if found is not None and found not in _STRATEGIES:
+    strategy = storage.get("strategy")
+    if strategy is not None and strategy not in _STRATEGIES:
         raise BadUserData(
-            f"NodeConfig: localStorage.strategy is {found!r}, not one of {', '.join(_STRATEGIES)}"
+            f"NodeConfig: localStorage.strategy is {strategy!r}, not one of "
+            f"{', '.join(_STRATEGIES)}"
         )
-    return None if found is None else str(found)
+    return None if strategy is None else str(strategy)
 
 
 def _flag_taints(values: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
-    found = []
+    taints = []
     for text in filter(None, values):
         pair, colon, effect = text.rpartition(":")
         if not colon or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
             raise BadUserData(f"--register-with-taints: {text!r} is not key=value:effect")
         key, _, value = pair.partition("=")
-        found.append((key, value, effect))
-    return tuple(found)
+        taints.append((key, value, effect))
+    return tuple(taints)

@@ -34,22 +34,24 @@ class Volumes:
         }
 
     def _find(self, params: JsonObject, identity: str) -> JsonObject:
-        found = self._store.get(VOLUMES, key_of(params, identity))
-        if found is None:
+        volume = self._store.get(VOLUMES, key_of(params, identity))
+        if volume is None:
             raise aws_error(
                 "InvalidVolume.NotFound", f"The volume '{identity}' does not exist.", code=400
             )
-        return found
+        return volume
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         ids = body.get("VolumeIds")
-        listed = {v["VolumeId"]: v for v in self._in_use(params, "/api/v1/persistentvolumes")}
+        listed = {
+            v["VolumeId"]: v for v in self._claimed_resources(params, "/api/v1/persistentvolumes")
+        }
         listed |= {
             v["VolumeId"]: v for v in self._store.values(VOLUMES, prefix=f"{params['region']}/")
         }
-        found = [listed.get(i) or self._find(params, i) for i in ids or listed]
+        volumes = [listed.get(i) or self._find(params, i) for i in ids or listed]
         status = {"status": lambda v: [v["State"]]}
-        return {"Volumes": filtered(found, body.get("Filters", ()), status)}
+        return {"Volumes": filtered(volumes, body.get("Filters", ()), status)}
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -59,19 +61,19 @@ class Volumes:
 
     def _describe_snapshots(self, params: JsonObject, body: JsonObject) -> JsonObject:
         """All are the account's own; without OwnerIds, EC2 shows everybody's public ones, too."""
-        listed = {s["SnapshotId"]: s for s in self._in_use(params, VOLUME_SNAPSHOTS)}
+        listed = {s["SnapshotId"]: s for s in self._claimed_resources(params, VOLUME_SNAPSHOTS)}
         listed |= {
             s["SnapshotId"]: s for s in self._store.values(SNAPSHOTS, prefix=f"{params['region']}/")
         }
         return {"Snapshots": filtered([*listed.values()], body.get("Filters", ()), {})}
 
-    def _in_use(self, params: JsonObject, path: str) -> Iterator[JsonObject]:
+    def _claimed_resources(self, params: JsonObject, path: str) -> Iterator[JsonObject]:
         """What the objects at that path of the region's clusters have in EBS."""
         shape = snapshot_of if path == VOLUME_SNAPSHOTS else volume_of
         for key, item in self._store.items(CLUSTERS, prefix=f"{params['region']}/"):
-            for one in self._context.planes.nodes(key.partition("/")[2]).listed(path):
-                if found := shape(params["region"], one, item["cluster"]):
-                    yield found
+            for claim in self._context.planes.nodes(key.partition("/")[2]).listed(path):
+                if resource := shape(params["region"], claim, item["cluster"]):
+                    yield resource
 
     def _delete_snapshot(self, params: JsonObject, body: JsonObject) -> JsonObject:
         key = key_of(params, body["SnapshotId"])
@@ -88,21 +90,21 @@ class Volumes:
 
 def leave_snapshot(context: Context, region: str, content: JsonObject, cluster: JsonObject) -> None:
     """Puts the snapshot of a VolumeSnapshotContent on record, if it is of EBS. Can be repeated."""
-    found = snapshot_of(region, content, cluster)
+    snapshot = snapshot_of(region, content, cluster)
     if (
-        found is not None
-        and context.store.get(SNAPSHOTS, f"{region}/{found['SnapshotId']}") is None
+        snapshot is not None
+        and context.store.get(SNAPSHOTS, f"{region}/{snapshot['SnapshotId']}") is None
     ):
-        context.store.put(SNAPSHOTS, f"{region}/{found['SnapshotId']}", found)
+        context.store.put(SNAPSHOTS, f"{region}/{snapshot['SnapshotId']}", snapshot)
 
 
 def leave_volume(context: Context, region: str, volume: JsonObject, cluster: JsonObject) -> None:
     """Puts the volume of a PersistentVolume on record, if it is one of EBS. Can be repeated; one
     that an earlier cluster left is older, and stays as it is.
     """
-    found = volume_of(region, volume, cluster)
-    if found is not None and context.store.get(VOLUMES, f"{region}/{found['VolumeId']}") is None:
-        context.store.put(VOLUMES, f"{region}/{found['VolumeId']}", found)
+    disk = volume_of(region, volume, cluster)
+    if disk is not None and context.store.get(VOLUMES, f"{region}/{disk['VolumeId']}") is None:
+        context.store.put(VOLUMES, f"{region}/{disk['VolumeId']}", disk)
 
 
 def snapshot_of(region: str, content: JsonObject, cluster: JsonObject) -> JsonObject | None:

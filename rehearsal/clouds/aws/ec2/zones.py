@@ -23,15 +23,15 @@ class Zones:
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region = params["region"]
-        known = zone_ids(account_of(self._context), region)
+        zones = zone_ids(account_of(self._context), region)
         names, ids = set(body.get("ZoneNames") or ()), set(body.get("ZoneIds") or ())
-        unknown = sorted(names - set(known)) + sorted(ids - set(known.values()))
+        unknown = sorted(names - set(zones)) + sorted(ids - set(zones.values()))
         if unknown:
             raise aws_error("InvalidParameterValue", f"Invalid availability zone: [{unknown[0]}]")
         return {
             "AvailabilityZones": [
-                _shown(name, zone_id, region)
-                for name, zone_id in known.items()
+                _describe_zone(name, zone_id, region)
+                for name, zone_id in zones.items()
                 if (not names or name in names) and (not ids or zone_id in ids)
             ]
         }
@@ -40,13 +40,13 @@ class Zones:
         kind = body.get("LocationType", "region")
         if kind == "outpost":
             raise not_simulated("The rehearsal's cloud does not simulate outposts.")
-        wanted = {f["Name"]: set(f["Values"]) for f in body.get("Filters", [])}
-        unknown = sorted(set(wanted) - {"location", "instance-type"})
+        conditions = {f["Name"]: set(f["Values"]) for f in body.get("Filters", [])}
+        unknown = sorted(set(conditions) - {"location", "instance-type"})
         if unknown:
             raise aws_error("InvalidParameterValue", f"The filter '{unknown[0]}' is invalid")
         region = params["region"]
         names = zone_ids(account_of(self._context), region)
-        found = []
+        offerings = []
         for instance_type in sorted(machines()):
             offered = zones_with(instance_type, region)
             zones = {n: z for n, z in names.items() if offered is None or z in offered}
@@ -55,16 +55,16 @@ class Zones:
                 "availability-zone": sorted(zones),
                 "availability-zone-id": sorted(zones.values()),
             }[kind]
-            found += [
+            offerings += [
                 {"InstanceType": instance_type, "LocationType": kind, "Location": location}
                 for location in locations
-                if location in wanted.get("location", {location})
-                and instance_type in wanted.get("instance-type", {instance_type})
+                if location in conditions.get("location", {location})
+                and instance_type in conditions.get("instance-type", {instance_type})
             ]
-        return {"InstanceTypeOfferings": found}
+        return {"InstanceTypeOfferings": offerings}
 
 
-def _shown(name: str, zone_id: str, region: str) -> JsonObject:
+def _describe_zone(name: str, zone_id: str, region: str) -> JsonObject:
     local = is_local_zone(name, region)
     return {
         "ZoneName": name,

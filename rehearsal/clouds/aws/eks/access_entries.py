@@ -16,7 +16,11 @@ from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.clouds.aws.account import account_of
 from slicewright.rehearsal.clouds.aws.eks.checks import invalid, refused
 from slicewright.rehearsal.clouds.aws.eks.clusters import Clusters
-from slicewright.rehearsal.clouds.aws.eks.creator import in_no_mode, new_entry, shown
+from slicewright.rehearsal.clouds.aws.eks.creator import (
+    has_no_access_entries,
+    new_entry,
+    public_fields,
+)
 from slicewright.rehearsal.clouds.aws.eks.updates import in_use
 from slicewright.rehearsal.clouds.aws.errors import aws_error
 from slicewright.rehearsal.clouds.aws.iam import ACCOUNT, known_role
@@ -49,7 +53,7 @@ class AccessEntries:
         return {
             "CreateAccessEntry": self._create,
             "DescribeAccessEntry": lambda params, body: {
-                "accessEntry": shown(self._entry(params, body))
+                "accessEntry": public_fields(self._entry(params, body))
             },
             "ListAccessEntries": self._list,
             "UpdateAccessEntry": self._update,
@@ -65,7 +69,7 @@ class AccessEntries:
 
     def _cluster(self, params: JsonObject, body: JsonObject) -> None:
         item = self._clusters.find(params, body["clusterName"])
-        if in_no_mode(item["cluster"]):
+        if has_no_access_entries(item["cluster"]):
             raise refused(
                 "The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP] "
                 "to perform this operation."
@@ -73,21 +77,21 @@ class AccessEntries:
 
     def _entry(self, params: JsonObject, body: JsonObject) -> JsonObject:
         self._cluster(params, body)
-        found = self._store.get(ACCESS_ENTRIES, _key(params, body))
-        if found is None:
+        entry = self._store.get(ACCESS_ENTRIES, _key(params, body))
+        if entry is None:
             raise aws_error(
                 "ResourceNotFoundException",
                 "The specified principalArn could not be found. You can view your available access "
                 "entries with 'list-access-entries'.",
                 code=404,
             )
-        return found
+        return entry
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         self._cluster(params, body)
         prefix = f"{params['region']}/{body['clusterName']}/"
-        found = self._store.values(ACCESS_ENTRIES, prefix=prefix)
-        return {"accessEntries": [entry["principalArn"] for entry in found]}
+        entries = self._store.values(ACCESS_ENTRIES, prefix=prefix)
+        return {"accessEntries": [entry["principalArn"] for entry in entries]}
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region, cluster, principal = params["region"], body["clusterName"], body["principalArn"]
@@ -97,12 +101,12 @@ class AccessEntries:
             self._cluster(params, body)
             self._check_principal(principal)
             _check_groups(body.get("kubernetesGroups") or [])
-            there = self._store.values(ACCESS_ENTRIES, prefix=f"{region}/{cluster}/")
-            if any(entry["principalArn"] == principal for entry in there):
+            existing = self._store.values(ACCESS_ENTRIES, prefix=f"{region}/{cluster}/")
+            if any(entry["principalArn"] == principal for entry in existing):
                 raise in_use(
                     "The specified access entry resource is already in use on this cluster."
                 )
-            if len(there) >= _MOST:
+            if len(existing) >= _MOST:
                 raise aws_error(
                     "ResourceLimitExceededException",
                     f"Cluster {cluster} has the maximum number of access entries, {_MOST}.",
@@ -113,29 +117,29 @@ class AccessEntries:
                 **({"username": body["username"]} if body.get("username") else {}),
             }
             self._store.put(ACCESS_ENTRIES, _key(params, body), entry)
-        return {"accessEntry": shown(entry)}
+        return {"accessEntry": public_fields(entry)}
 
     def _check_principal(self, arn: str) -> None:
         """Of this account, what there is; of others, whatever looks like one. Raises CloudError."""
-        found = _PRINCIPAL.fullmatch(arn)
-        own = found is not None and found["account"] == ACCOUNT
-        there = (
-            not own
+        parts = _PRINCIPAL.fullmatch(arn)
+        in_account = parts is not None and parts["account"] == ACCOUNT
+        principal_exists = (
+            not in_account
             or arn == account_of(self._context).caller.principal
             or known_role(self._context, arn) is not None
         )
-        if found is None or not there or ":role/aws-service-role/" in arn:
+        if parts is None or not principal_exists or ":role/aws-service-role/" in arn:
             raise invalid("The specified principalArn is invalid: invalid principal.")
 
     def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             entry = self._entry(params, body)
             _check_groups(body.get("kubernetesGroups") or [])
-            given = ("kubernetesGroups", "username")
-            changed: JsonObject = {k: body[k] for k in given if k in body}
+            changed_fields = ("kubernetesGroups", "username")
+            changed: JsonObject = {k: body[k] for k in changed_fields if k in body}
             entry = entry | changed | {"modifiedAt": now()}
             self._store.put(ACCESS_ENTRIES, _key(params, body), entry)
-        return {"accessEntry": shown(entry)}
+        return {"accessEntry": public_fields(entry)}
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -148,34 +152,46 @@ class AccessEntries:
         policy, scope = body["policyArn"], body["accessScope"]
         with self._store.lock:
             entry = self._entry(params, body)
-            found = _POLICY.fullmatch(policy)
-            if found is None or found["name"] not in _POLICIES:
+            parts = _POLICY.fullmatch(policy)
+            if parts is None or parts["name"] not in _POLICIES:
                 raise invalid(f"The specified policyArn {policy} is invalid")
             _check_scope(scope)
-            before = [one for one in entry["_policies"] if one["policyArn"] == policy]
-            made = {
+            before = [
+                policy_entry
+                for policy_entry in entry["_policies"]
+                if policy_entry["policyArn"] == policy
+            ]
+            association = {
                 "policyArn": policy,
                 "accessScope": {"type": scope["type"], "namespaces": scope.get("namespaces", [])},
                 "associatedAt": before[0]["associatedAt"] if before else now(),
                 "modifiedAt": now(),
             }
-            others = [one for one in entry["_policies"] if one["policyArn"] != policy]
-            entry["_policies"] = [*others, made]
+            remaining = [
+                policy_entry
+                for policy_entry in entry["_policies"]
+                if policy_entry["policyArn"] != policy
+            ]
+            entry["_policies"] = [*remaining, association]
             self._store.put(ACCESS_ENTRIES, _key(params, body), entry)
         names = {"clusterName": body["clusterName"], "principalArn": body["principalArn"]}
-        return {**names, "associatedAccessPolicy": made}
+        return {**names, "associatedAccessPolicy": association}
 
     def _disassociate(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             entry = self._entry(params, body)
-            left = [one for one in entry["_policies"] if one["policyArn"] != body["policyArn"]]
-            if len(left) == len(entry["_policies"]):
+            remaining = [
+                policy_entry
+                for policy_entry in entry["_policies"]
+                if policy_entry["policyArn"] != body["policyArn"]
+            ]
+            if len(remaining) == len(entry["_policies"]):
                 raise aws_error(
                     "ResourceNotFoundException",
                     f"The policy {body['policyArn']} is not associated with the access entry.",
                     code=404,
                 )
-            entry["_policies"] = left
+            entry["_policies"] = remaining
             self._store.put(ACCESS_ENTRIES, _key(params, body), entry)
         return {}
 

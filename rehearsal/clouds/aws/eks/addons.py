@@ -119,14 +119,14 @@ class Addons:
         return {"addons": [a["addonName"] for a in self._store.values(ADDONS, prefix=prefix)]}
 
     def _addon(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        found = self._store.get(ADDONS, _key(params, body))
-        if found is None:
+        addon = self._store.get(ADDONS, _key(params, body))
+        if addon is None:
             raise aws_error(
                 "ResourceNotFoundException",
                 f"No addon: {body['addonName']} found in cluster: {body['clusterName']}",
                 code=404,
             )
-        return found
+        return addon
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         cluster, name = body["clusterName"], body["addonName"]
@@ -156,8 +156,8 @@ class Addons:
                 "tags": body.get("tags", {}),
                 **{k: body[k] for k in optional if k in body},
             }
-            wanted = body.get("podIdentityAssociations") or []
-            arns = self._identities.replace(params, cluster, addon["addonArn"], wanted)
+            identities = body.get("podIdentityAssociations") or []
+            arns = self._identities.replace(params, cluster, addon["addonArn"], identities)
             addon |= {"podIdentityAssociations": arns} if arns else {}
             self._store.put(ADDONS, key, addon)
         self._tasks.begin("eks.CreateAddon", key=key)
@@ -179,9 +179,9 @@ class Addons:
             _check_settings(body["addonName"], body.get("configurationValues"))
             fields: JsonObject = {k: body[k] for k in _CHANGEABLE if k in body}
             if "podIdentityAssociations" in body:
-                wanted = body["podIdentityAssociations"] or []
+                identities = body["podIdentityAssociations"] or []
                 fields["podIdentityAssociations"] = self._identities.replace(
-                    params, body["clusterName"], addon["addonArn"], wanted
+                    params, body["clusterName"], addon["addonArn"], identities
                 )
             parameters = {
                 k[:1].upper() + k[1:]: body[k]
@@ -230,17 +230,23 @@ def _versions(params: JsonObject, body: JsonObject) -> JsonObject:
 
     An add-on that EKS does not have is none of the answer.
     """
-    asked, kubernetes = body.get("addonName"), body.get("kubernetesVersion")
-    found = [
+    requested, kubernetes = body.get("addonName"), body.get("kubernetesVersion")
+    descriptions = [
         {"addonName": name, "type": "networking", "addonVersions": fitting}
         for name in ADDON_VERSIONS
-        if asked in (None, name)
-        and (fitting := [one for v in ADDON_VERSIONS[name] if (one := _shown(name, v, kubernetes))])
+        if requested in (None, name)
+        and (
+            fitting := [
+                description
+                for v in ADDON_VERSIONS[name]
+                if (description := _describe_version(name, v, kubernetes))
+            ]
+        )
     ]
-    return {"addons": found}
+    return {"addons": descriptions}
 
 
-def _shown(name: str, version: str, kubernetes: str | None) -> JsonObject | None:
+def _describe_version(name: str, version: str, kubernetes: str | None) -> JsonObject | None:
     """One version of an add-on; None where it is not for this Kubernetes."""
     minor = ".".join(version.removeprefix("v").split(".")[:2])
     fits = [v for v in KUBERNETES_VERSIONS if name != "kube-proxy" or v == minor]
@@ -301,8 +307,8 @@ def _kind(value: object) -> str:
     names = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"))
     if value is None:
         return "null"
-    found = (word for kind, word in names if isinstance(value, kind))
-    return next(found, "array" if isinstance(value, list) else "object")
+    kinds = (word for kind, word in names if isinstance(value, kind))
+    return next(kinds, "array" if isinstance(value, list) else "object")
 
 
 def _key(params: JsonObject, body: JsonObject) -> str:

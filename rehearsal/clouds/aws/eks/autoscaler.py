@@ -75,22 +75,22 @@ class Autoscaler:
                 self._look(cluster.key, settings, role, cluster.api)
 
     def _look(self, key: str, settings: Settings, role: JsonObject, api: NodeApi) -> None:
-        own = [
+        groups = [
             item
             for item in self._context.store.values(NODE_GROUPS, prefix=f"{key}/")
             if set(settings.tags) <= asg_tags(item).keys()
         ]
         nodes = {n["metadata"]["name"]: n for n in api.listed("/api/v1/nodes")}
         pods = api.listed("/api/v1/pods")
-        if self._grow(key, own, nodes, waiting(pods), role):
+        if self._grow(key, groups, nodes, waiting(pods), role):
             self._added_at[key] = self._clock()
         elif settings.scale_down:
-            self._shrink(key, own, nodes, pods, settings, role)
+            self._shrink(key, groups, nodes, pods, settings, role)
 
     def _grow(
         self,
         key: str,
-        own: Sequence[NodeGroupRecord],
+        own_groups: Sequence[NodeGroupRecord],
         nodes: Mapping[str, JsonObject],
         pods: Sequence[JsonObject],
         role: JsonObject,
@@ -98,24 +98,24 @@ class Autoscaler:
         """Whether nodes are added."""
         if not pods:
             return False
-        groups = [self._group(item, nodes, role) for item in own]
+        groups = [self._group(item, nodes, role) for item in own_groups]
         limits = {
             item["key"]: Limits(total=item["nodegroup"]["scalingConfig"]["maxSize"], per_zone=None)
-            for item in own
+            for item in own_groups
         }
         grown = False
         for (group, _), count in scale_up(pods, groups, limits).items():
-            item = next(one for one in own if one["key"] == group)
+            item = next(group_record for group_record in own_groups if group_record["key"] == group)
             if _may(role, "autoscaling:SetDesiredCapacity", item):
-                wanted = item["nodegroup"]["scalingConfig"]["desiredSize"] + count
-                grown |= self._groups.resize(group, wanted)
+                desired = item["nodegroup"]["scalingConfig"]["desiredSize"] + count
+                grown |= self._groups.resize(group, desired)
         return grown
 
     def _group(
         self, item: NodeGroupRecord, nodes: Mapping[str, JsonObject], role: JsonObject
     ) -> Group:
-        there = [nodes[n["name"]] for n in item["nodes"] if n["name"] in nodes]
-        usable = [node for node in there if is_usable(node, accelerator=ACCELERATOR)]
+        joined = [nodes[n["name"]] for n in item["nodes"] if n["name"] in nodes]
+        usable = [node for node in joined if is_usable(node, accelerator=ACCELERATOR)]
         size = max(item["nodegroup"]["scalingConfig"]["desiredSize"], len(item["nodes"]))
         # A node of the group says best what the next will offer.
         node = empty_node(usable[0], gpus={}) if usable else self._template(item, role)
@@ -143,7 +143,7 @@ class Autoscaler:
     def _shrink(
         self,
         key: str,
-        own: Sequence[NodeGroupRecord],
+        groups: Sequence[NodeGroupRecord],
         nodes: Mapping[str, JsonObject],
         pods: Sequence[JsonObject],
         settings: Settings,
@@ -158,7 +158,7 @@ class Autoscaler:
                 self._empty_since.pop((key, name), None)
         if now - self._added_at.get(key, -settings.delay_after_add_s) < settings.delay_after_add_s:
             return
-        for item in own:
+        for item in groups:
             fewest = item["nodegroup"]["scalingConfig"]["minSize"]
             for node in list(item["nodes"]):
                 since = self._empty_since.get((key, node["name"]))
@@ -182,7 +182,7 @@ def settings_of(deployments: Sequence[JsonObject]) -> Settings | None:
         flags = dict(word.removeprefix("--").partition("=")[::2] for word in line[1:])
         return Settings(
             identity=identity,
-            tags=_discovered(flags.get("node-group-auto-discovery", "")),
+            tags=_tag_keys(flags.get("node-group-auto-discovery", "")),
             scale_down=flags.get("scale-down-enabled", "true") == "true",
             unneeded_s=seconds(flags.get("scale-down-unneeded-time", "10m")),
             delay_after_add_s=seconds(flags.get("scale-down-delay-after-add", "10m")),
@@ -218,16 +218,18 @@ def empty_nodes(nodes: Any, pods: Sequence[JsonObject]) -> set[str]:
 
     A node that holds its startup taint is not one of them: it has not started yet.
     """
-    found = {node["metadata"]["name"] for node in nodes if is_usable(node, accelerator=ACCELERATOR)}
+    usable = {
+        node["metadata"]["name"] for node in nodes if is_usable(node, accelerator=ACCELERATOR)
+    }
     for pod in pods:
         owners = {o["kind"] for o in pod["metadata"].get("ownerReferences") or ()}
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if not ended and not owners & {"DaemonSet", "Node"}:
-            found.discard(pod["spec"].get("nodeName", ""))
-    return found
+            usable.discard(pod["spec"].get("nodeName", ""))
+    return usable
 
 
-def _discovered(text: str) -> tuple[str, ...]:
+def _tag_keys(text: str) -> tuple[str, ...]:
     """`asg:tag=a,b` -> a, b; without it, a key that no group has."""
     return tuple(text.removeprefix("asg:tag=").split(",")) if text else ("",)
 

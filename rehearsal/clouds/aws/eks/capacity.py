@@ -20,27 +20,27 @@ from slicewright.rehearsal.clouds.core.node_group import NoCapacity
 
 
 def launchable(
-    context: Context, item: NodeGroupRecord, types: Sequence[str], wanted: Mapping[str, int]
+    context: Context, item: NodeGroupRecord, types: Sequence[str], requested: Mapping[str, int]
 ) -> tuple[Mapping[str, int], HealthIssue | None]:
-    """As much of `wanted` (subnet -> instances) as EC2 gives, and why not all of it.
+    """As much of `requested` (subnet -> instances) as EC2 gives, and why not all of it.
 
     Nodes that exist are kept. Where a zone has no more of a type, the group's other types and
     subnets are tried, as an Auto Scaling group does. Messages: klothoplatform/klotho #311 (quota),
     aws/containers-roadmap #2204 (stock), mludvig/aws-ethereum-miner #23 (spot).
     """
-    found: dict[str, int] = dict.fromkeys(wanted, 0)
+    launched: dict[str, int] = dict.fromkeys(requested, 0)
     for node in item["nodes"]:
-        if node["location"] in found:
-            found[node["location"]] += 1
-    counts = {subnet: min(found[subnet], wanted[subnet]) for subnet in wanted}
+        if node["location"] in launched:
+            launched[node["location"]] += 1
+    counts = {subnet: min(launched[subnet], requested[subnet]) for subnet in requested}
     used = {node["index"] for node in item["nodes"]}
     free = (i for i in itertools.count() if i not in used)
     issue: HealthIssue | None = None
     index = next(free)
     planned: list[_Launch] = []
-    missing = {subnet: wanted[subnet] - counts[subnet] for subnet in sorted(wanted)}
+    missing = {subnet: requested[subnet] - counts[subnet] for subnet in sorted(requested)}
     for subnet, number in missing.items():
-        order = [subnet, *(s for s in sorted(wanted) if s != subnet)]
+        order = [subnet, *(s for s in sorted(requested) if s != subnet)]
         for _ in range(number):
             refusals = []
             for launch in (_Launch(s, kind) for s in order for kind in types):
@@ -68,9 +68,9 @@ def _refusal(
 ) -> HealthIssue | None:
     """Why EC2 has not one more instance there, beside those that are planned."""
     new = planned.count(launch)
-    free_of_quota = reserved_capacity.targets(context, item) or reserved_capacity.in_open_one(
-        context, item, launch.kind, launch.subnet, new
-    )
+    free_of_quota = reserved_capacity.targets(
+        context, item
+    ) or reserved_capacity.fits_open_reservation(context, item, launch.kind, launch.subnet, new)
     limit = None if free_of_quota else _limit(context, item, launch.kind)
     vcpus = sum(machines()[kind].vcpu for _, kind in (*planned, launch))
     if limit is not None and _vcpus_in_use(context, item, launch.kind) + vcpus > limit:
@@ -116,7 +116,7 @@ def _no_room(
 ) -> HealthIssue:
     """Why there is no instance beside the `new` ones."""
     if reserved_capacity.targets(context, item):
-        why = reserved_capacity.why_not_there(context, item, instance_type, subnet, new)
+        why = reserved_capacity.missing_capacity(context, item, instance_type, subnet, new)
         if why is not None:
             return _launch_failure(item, why)
     return _out_of_stock(context, item, instance_type, subnet)
@@ -197,29 +197,33 @@ def _has_stock(
     new: int,
 ) -> bool:
     """Whether the subnet's zone has one more instance beside the `new` ones."""
-    found = find_subnet(context, item["region"], subnet)
-    if found is None:
+    subnet_record = find_subnet(context, item["region"], subnet)
+    if subnet_record is None:
         return True
     group = item["nodegroup"]
     if not context.faults.has_stock(
         pool=group["nodegroupName"],
         labels=group.get("labels", {}),
         index=index,
-        zone=found["AvailabilityZone"],
+        zone=subnet_record["AvailabilityZone"],
     ):
         return False
     if reserved_capacity.targets(context, item):
-        return reserved_capacity.why_not_there(context, item, instance_type, subnet, new) is None
-    if reserved_capacity.in_open_one(context, item, instance_type, subnet, new):
+        return reserved_capacity.missing_capacity(context, item, instance_type, subnet, new) is None
+    if reserved_capacity.fits_open_reservation(context, item, instance_type, subnet, new):
         return True
-    stock = account_of(context).stock.get(instance_type, {}).get(found["AvailabilityZoneId"])
+    stock = (
+        account_of(context).stock.get(instance_type, {}).get(subnet_record["AvailabilityZoneId"])
+    )
     if stock is None:
         return True
-    running = _in_zone(context, item["region"], instance_type, found["AvailabilityZoneId"])
+    running = _nodes_in_zone(
+        context, item["region"], instance_type, subnet_record["AvailabilityZoneId"]
+    )
     return running + new < stock
 
 
-def _in_zone(context: Context, region: str, instance_type: str, zone: str) -> int:
+def _nodes_in_zone(context: Context, region: str, instance_type: str, zone: str) -> int:
     """Nodes of node groups of this type. zone: its id."""
     running = 0
     for other in context.store.values(NODE_GROUPS, prefix=f"{region}/"):
@@ -232,4 +236,4 @@ def _in_zone(context: Context, region: str, instance_type: str, zone: str) -> in
     return running
 
 
-OF_GROUPS = OfGroups(vcpus=_vcpus, in_zone=_in_zone, instances=instances_of_groups)
+OF_GROUPS = OfGroups(vcpus=_vcpus, in_zone=_nodes_in_zone, instances=instances_of_groups)

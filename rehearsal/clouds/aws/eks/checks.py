@@ -54,7 +54,7 @@ def check_nodegroup(
     """The launch template's data. Raises CloudError for what EKS refuses at once."""
     _check_role(context, body["nodeRole"])
     subnets = [subnet_of(context, region, i) for i in body["subnets"]]
-    one_vpc(subnets)
+    check_single_vpc(subnets)
     if subnets and subnets[0]["VpcId"] != cluster["resourcesVpcConfig"]["vpcId"]:
         raise invalid("Subnets are not in the VPC of the cluster")
     template = check_launch_template(
@@ -70,10 +70,10 @@ def check_nodegroup(
     types = types or [template.get("InstanceType") or "t3.medium"]
     unknown = [t for t in types if t not in machines()]
     if unknown:
-        known = ", ".join(sorted(machines()))
+        machine_types = ", ".join(sorted(machines()))
         raise invalid(
             f"The following supplied instance types do not exist: [{', '.join(unknown)}] "
-            f"(the rehearsal's cloud knows {known})"
+            f"(the rehearsal's cloud knows {machine_types})"
         )
     check_ami(body, template, types)
     _check_offered(context, region, subnets, types)
@@ -95,12 +95,12 @@ def _check_offered(
         offered = zones_with(instance_type, region)
         for subnet in subnets:
             if offered is not None and subnet["AvailabilityZoneId"] not in offered:
-                others = sorted(n for n, i in names.items() if i in offered)
+                alternatives = sorted(n for n, i in names.items() if i in offered)
                 raise refused(
                     f"Your requested instance type ({instance_type}) is not supported in your "
                     f"requested Availability Zone ({subnet['AvailabilityZone']}). Please retry "
                     "your request by not specifying an Availability Zone or choosing "
-                    f"{', '.join(others) or 'another region'}."
+                    f"{', '.join(alternatives) or 'another region'}."
                 )
 
 
@@ -124,12 +124,12 @@ def check_release(version: str, release: str | None, ami: str | None) -> None:
     if not release or is_bottlerocket(ami) or (ami or "").startswith("WINDOWS"):
         # Their release versions do not name the Kubernetes version.
         return
-    found = _RELEASE.fullmatch(release)
-    if found and found["version"] != version:
+    parts = _RELEASE.fullmatch(release)
+    if parts and parts["version"] != version:
         raise invalid(
             f"Requested release version {release} is not valid for kubernetes version {version}."
         )
-    if not found or found["date"] > AMI_RELEASE:
+    if not parts or parts["date"] > AMI_RELEASE:
         raise invalid(
             f"Requested Nodegroup release version {release} is invalid. Allowed release version "
             f"is {default_release(version)}"
@@ -171,9 +171,12 @@ def check_launch_template(
         data = template_data(template, str(requested.get("version", "$Default")))
     except CloudError as e:
         raise invalid(e.message) from None
-    for field, what in (("diskSize", "Disk size"), ("remoteAccess", "Remote access configuration")):
+    for field, title in (
+        ("diskSize", "Disk size"),
+        ("remoteAccess", "Remote access configuration"),
+    ):
         if body.get(field) is not None:
-            raise invalid(f"{what} must be specified within the launch template.")
+            raise invalid(f"{title} must be specified within the launch template.")
     for field in ("NetworkInterfaces", "IamInstanceProfile", "InstanceInitiatedShutdownBehavior"):
         without_subnet = field == "NetworkInterfaces" and not any(
             i.get("SubnetId") for i in data.get(field, [])
@@ -270,14 +273,14 @@ def check_labels(labels: JsonObject) -> None:
 def check_taints(taints: list[JsonObject]) -> None:
     if len(taints) > 50:
         raise invalid(f"Nodegroup has {len(taints)} taints, the maximum is 50")
-    seen = set()
+    keys = set()
     for taint in taints:
         if not taint.get("key") or not taint.get("effect"):
             raise invalid("Taint must have a key and an effect")
         identity = taint_id(taint)
-        if identity in seen:
+        if identity in keys:
             raise invalid(f"Duplicate taint: key {identity[0]}, effect {identity[1]}")
-        seen.add(identity)
+        keys.add(identity)
 
 
 class HealthIssue(NamedTuple):
@@ -290,8 +293,8 @@ class HealthIssue(NamedTuple):
     @property
     def error_code(self) -> str:
         """The API's ErrorCode, which has fewer values."""
-        known = ("NodeCreationFailure", "InsufficientFreeAddresses", "SubnetNotFound")
-        return self.code if self.code in known else "Unknown"
+        causes = ("NodeCreationFailure", "InsufficientFreeAddresses", "SubnetNotFound")
+        return self.code if self.code in causes else "Unknown"
 
     def api_form(self) -> JsonObject:
         return {"code": self.code, "message": self.message, "resourceIds": []}
@@ -359,13 +362,13 @@ def check_trust(role: JsonObject, service: str) -> None:
 
 
 def subnet_of(context: Context, region: str, identity: str) -> JsonObject:
-    found = find_subnet(context, region, identity)
-    if found is None:
+    subnet = find_subnet(context, region, identity)
+    if subnet is None:
         raise invalid(f"The subnet ID '{identity}' does not exist")
-    return found
+    return subnet
 
 
-def one_vpc(subnets: list[JsonObject]) -> None:
+def check_single_vpc(subnets: list[JsonObject]) -> None:
     vpcs = sorted({s["VpcId"] for s in subnets})
     if len(vpcs) > 1:
         raise invalid(f"Subnets must belong to the same VPC, these are in {', '.join(vpcs)}")

@@ -15,9 +15,9 @@ from slicewright.rehearsal.clouds.aws.account import account_of
 from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
 from slicewright.rehearsal.clouds.aws.eks.checks import (
     VERSIONS,
+    check_single_vpc,
     check_trust,
     invalid,
-    one_vpc,
     subnet_of,
 )
 from slicewright.rehearsal.clouds.aws.errors import aws_error
@@ -43,7 +43,7 @@ def check_cluster(context: Context, region: str, body: JsonObject) -> str:
     if len({s["AvailabilityZone"] for s in subnets}) < 2:
         # awsdocs/amazon-eks-user-guide #795
         raise invalid("Subnets specified must be in at least two different AZs")
-    one_vpc(subnets)
+    check_single_vpc(subnets)
     _check_zones(context, region, body["name"], subnets)
     check_endpoint(network)
     _check_access(body.get("accessConfig") or {})
@@ -60,8 +60,8 @@ def _check_zones(context: Context, region: str, name: str, subnets: list[JsonObj
     for subnet in subnets:
         zone = subnet["AvailabilityZone"]
         if not holds_control_planes(zone, subnet["AvailabilityZoneId"], region):
-            known = zone_ids(account_of(context), region)
-            able = [n for n, i in sorted(known.items()) if holds_control_planes(n, i, region)]
+            zones = zone_ids(account_of(context), region)
+            able = [n for n, i in sorted(zones.items()) if holds_control_planes(n, i, region)]
             raise aws_error(
                 "UnsupportedAvailabilityZoneException",
                 f"Cannot create cluster '{name}' because {zone}, the targeted availability zone, "
@@ -104,8 +104,8 @@ def check_encryption(context: Context, config: list[JsonObject], region: str) ->
             raise invalid("encryptionConfig.resources: the only supported value is secrets")
         arn = (entry.get("provider") or {}).get("keyArn", "")
         keys = account_of(context).keys
-        there = keys is None or (arn in keys and keys[arn].state == "Enabled")
-        if not arn.startswith("arn:") or f":kms:{region}:" not in arn or not there:
+        usable = keys is None or (arn in keys and keys[arn].state == "Enabled")
+        if not arn.startswith("arn:") or f":kms:{region}:" not in arn or not usable:
             raise invalid(f"The keyArn in encryptionConfig provider {arn} is invalid")
 
 
@@ -128,8 +128,8 @@ def _check_services(context: Context, region: str, vpc: str, network: JsonObject
 
 
 def vpc_range(context: Context, region: str, vpc: str) -> ipaddress.IPv4Network:
-    found = context.store.get(VPCS, f"{region}/{vpc}")
-    return ipaddress.IPv4Network(found["CidrBlock"] if found else "10.0.0.0/16")
+    vpc_record = context.store.get(VPCS, f"{region}/{vpc}")
+    return ipaddress.IPv4Network(vpc_record["CidrBlock"] if vpc_record else "10.0.0.0/16")
 
 
 def _check_role(context: Context, arn: str) -> None:
@@ -167,14 +167,16 @@ _OTHER: Mapping[str, tuple[str, str]] = {
 }
 
 
-def config_change(context: Context, region: str, item: ClusterRecord, asked: JsonObject) -> Change:
-    """asked: the request without the cluster's name. Raises CloudError."""
+def config_change(
+    context: Context, region: str, item: ClusterRecord, requested: JsonObject
+) -> Change:
+    """requested: the request without the cluster's name. Raises CloudError."""
     cluster = item["cluster"]
-    if not asked:
+    if not requested:
         # aws/aws-cli #4072
         raise invalid("Invalid type for cluster update.")
-    network = asked.get("resourcesVpcConfig") or {}
-    kinds = set(asked) - {"resourcesVpcConfig"}
+    network = requested.get("resourcesVpcConfig") or {}
+    kinds = set(requested) - {"resourcesVpcConfig"}
     kinds |= {"endpoint"} if set(network) & set(_ENDPOINT) else set()
     kinds |= {"subnets"} if set(network) - set(_ENDPOINT) else set()
     if len(kinds) != 1:
@@ -186,22 +188,22 @@ def config_change(context: Context, region: str, item: ClusterRecord, asked: Jso
     if kind == "subnets":
         return _subnet_change(context, region, item, network)
     if kind == "accessConfig":
-        return _access_change(cluster, asked["accessConfig"])
+        return _access_change(cluster, requested["accessConfig"])
     if kind == "logging":
-        return _logging_change(cluster, asked["logging"])
+        return _logging_change(cluster, requested["logging"])
     if kind not in _OTHER:
         raise invalid(f"the rehearsal's cloud does not simulate an update of {kind}")
     update, parameter = _OTHER[kind]
-    if cluster.get(kind) == asked[kind]:
+    if cluster.get(kind) == requested[kind]:
         raise invalid(f"No changes needed for the {kind} provided")
-    return Change(update, {parameter: asked[kind]}, {kind: asked[kind]})
+    return Change(update, {parameter: requested[kind]}, {kind: requested[kind]})
 
 
 def _endpoint_change(cluster: JsonObject, network: JsonObject) -> Change:
     now = cluster["resourcesVpcConfig"]
-    wanted = {**now, **network}
-    check_endpoint(wanted)
-    if wanted == now:
+    desired = {**now, **network}
+    check_endpoint(desired)
+    if desired == now:
         # eksctl-io/eksctl #4043
         raise invalid(
             "Cluster is already at the desired configuration with endpointPrivateAccess: "
@@ -209,8 +211,8 @@ def _endpoint_change(cluster: JsonObject, network: JsonObject) -> Change:
             f"{str(now['endpointPublicAccess']).lower()}, and Public Endpoint Restrictions: "
             f"[{', '.join(now['publicAccessCidrs'])}]"
         )
-    parameters = {k[:1].upper() + k[1:]: wanted[k] for k in _ENDPOINT}
-    return Change("EndpointAccessUpdate", parameters, {"resourcesVpcConfig": wanted})
+    parameters = {k[:1].upper() + k[1:]: desired[k] for k in _ENDPOINT}
+    return Change("EndpointAccessUpdate", parameters, {"resourcesVpcConfig": desired})
 
 
 def _subnet_change(
@@ -218,21 +220,21 @@ def _subnet_change(
 ) -> Change:
     """Source: aws/containers-roadmap #2258, #2330."""
     now = item["cluster"]["resourcesVpcConfig"]
-    wanted = {**now, **network}
-    if all(sorted(wanted[k]) == sorted(now[k]) for k in ("subnetIds", "securityGroupIds")):
+    desired = {**now, **network}
+    if all(sorted(desired[k]) == sorted(now[k]) for k in ("subnetIds", "securityGroupIds")):
         raise invalid("No changes needed for the VPC config provided")
-    subnets = [subnet_of(context, region, i) for i in wanted["subnetIds"]]
-    one_vpc(subnets)
+    subnets = [subnet_of(context, region, i) for i in desired["subnetIds"]]
+    check_single_vpc(subnets)
     zones = item["zones"]
     if {s["AvailabilityZone"] for s in subnets} != set(zones) or any(
         s["VpcId"] != now["vpcId"] for s in subnets
     ):
         raise invalid(
-            f"Provided subnets {' '.join(wanted['subnetIds'])} should belong to the exact set of "
+            f"Provided subnets {' '.join(desired['subnetIds'])} should belong to the exact set of "
             f"AZs {','.join(zones)} in which subnets were provided during cluster creation"
         )
-    parameters = {"Subnets": wanted["subnetIds"], "SecurityGroups": wanted["securityGroupIds"]}
-    return Change("VpcConfigUpdate", parameters, {"resourcesVpcConfig": wanted})
+    parameters = {"Subnets": desired["subnetIds"], "SecurityGroups": desired["securityGroupIds"]}
+    return Change("VpcConfigUpdate", parameters, {"resourcesVpcConfig": desired})
 
 
 def _access_change(cluster: JsonObject, access: JsonObject) -> Change:
@@ -283,5 +285,5 @@ def check_version_change(cluster: JsonObject, version: str) -> None:
 
 
 def zones_of(context: Context, region: str, subnets: list[str]) -> list[str]:
-    found = (find_subnet(context, region, i) for i in subnets)
-    return sorted({s["AvailabilityZone"] for s in found if s})
+    subnet_records = (find_subnet(context, region, i) for i in subnets)
+    return sorted({s["AvailabilityZone"] for s in subnet_records if s})

@@ -21,7 +21,7 @@ from slicewright.rehearsal.clouds.aws.eks.cluster_checks import (
     vpc_range,
     zones_of,
 )
-from slicewright.rehearsal.clouds.aws.eks.creator import add_creator, in_no_mode
+from slicewright.rehearsal.clouds.aws.eks.creator import add_creator, has_no_access_entries
 from slicewright.rehearsal.clouds.aws.eks.leftovers import keep_logs, leave_of_cluster
 from slicewright.rehearsal.clouds.aws.eks.updates import Updates, in_use
 from slicewright.rehearsal.clouds.aws.errors import aws_error
@@ -142,7 +142,7 @@ class Clusters:
         return "172.20.0.0/16" if inside else str(default)
 
     def _finish_create(self, arguments: JsonObject) -> None:
-        with self._planes.of(arguments["key"]):
+        with self._planes.lock(arguments["key"]):
             self._start_plane(arguments["key"])
 
     def _start_plane(self, key: str) -> None:
@@ -179,14 +179,14 @@ class Clusters:
                 self._store.put(CLUSTERS, key, item)
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        found = self._store.items(CLUSTERS, prefix=f"{params['region']}/")
-        return {"clusters": [key.partition("/")[2] for key, _ in found]}
+        clusters = self._store.items(CLUSTERS, prefix=f"{params['region']}/")
+        return {"clusters": [key.partition("/")[2] for key, _ in clusters]}
 
     def _update_config(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        asked = {k: v for k, v in body.items() if k not in ("name", "clientRequestToken")}
+        requested = {k: v for k, v in body.items() if k not in ("name", "clientRequestToken")}
         with self._store.lock:
             item = self.find(params, body["name"])
-            change = config_change(self._context, params["region"], item, asked)
+            change = config_change(self._context, params["region"], item, requested)
             return self._begin_update(params, item, change)
 
     def _update_version(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -238,7 +238,7 @@ class Clusters:
             item = self._store.get(CLUSTERS, key)
             if item is not None and before is not None:
                 keep_logs(self._context, key.partition("/")[0], item["cluster"])
-                if in_no_mode(before["cluster"]):
+                if has_no_access_entries(before["cluster"]):
                     add_creator(self._context, key.partition("/")[0], item["cluster"])
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -261,7 +261,7 @@ class Clusters:
         return {"cluster": item["cluster"]}
 
     def _finish_delete(self, arguments: JsonObject) -> None:
-        with self._planes.of(arguments["key"]):
+        with self._planes.lock(arguments["key"]):
             self._delete_all(arguments["key"])
 
     def _delete_all(self, key: str) -> None:
@@ -284,7 +284,7 @@ _IN_STANDARD_SUPPORT = 4
 
 def _versions(params: JsonObject, body: JsonObject) -> JsonObject:
     """All at once, without their dates."""
-    asked = body.get("clusterVersions") or VERSIONS
+    requested = body.get("clusterVersions") or VERSIONS
     return {
         "clusterVersions": [
             {
@@ -296,7 +296,7 @@ def _versions(params: JsonObject, body: JsonObject) -> JsonObject:
                 else "EXTENDED_SUPPORT",
             }
             for version in VERSIONS
-            if version in asked
+            if version in requested
         ]
     }
 

@@ -16,14 +16,14 @@ from slicewright.rehearsal.clouds.core.context import Context, now
 _ADMIN = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 
-def in_no_mode(cluster: JsonObject) -> bool:
+def has_no_access_entries(cluster: JsonObject) -> bool:
     """Whether the cluster's authentication mode has no access entries."""
     return bool(cluster["accessConfig"]["authenticationMode"] == "CONFIG_MAP")
 
 
 def add_creator(context: Context, region: str, cluster: JsonObject) -> None:
     """Nothing in a mode without access entries: it follows when the mode changes."""
-    if in_no_mode(cluster):
+    if has_no_access_entries(cluster):
         return
     creator = account_of(context).caller.principal
     entry = new_entry(region, cluster["name"], creator)
@@ -58,6 +58,6 @@ def new_entry(region: str, cluster: str, principal: str) -> JsonObject:
     }
 
 
-def shown(entry: JsonObject) -> JsonObject:
+def public_fields(entry: JsonObject) -> JsonObject:
     """In the API's form."""
     return {k: v for k, v in entry.items() if not k.startswith("_")}

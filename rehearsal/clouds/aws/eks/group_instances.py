@@ -20,8 +20,8 @@ from slicewright.rehearsal.clouds.core.errors import CloudError
 
 def instance_id(item: NodeGroupRecord, node: str) -> str:
     """A group's ARN is its own, also where an earlier one had its name and its nodes' addresses."""
-    made = f"{item['nodegroup']['nodegroupArn']}/{node}/{item['generation']}"
-    return f"i-0{hashlib.sha256(made.encode()).hexdigest()[:16]}"
+    seed = f"{item['nodegroup']['nodegroupArn']}/{node}/{item['generation']}"
+    return f"i-0{hashlib.sha256(seed.encode()).hexdigest()[:16]}"
 
 
 def instances_of_groups(context: Context, region: str) -> list[JsonObject]:
@@ -34,7 +34,7 @@ def instances_of_groups(context: Context, region: str) -> list[JsonObject]:
     ]
 
 
-def _of_template(context: Context, item: NodeGroupRecord) -> dict[str, str]:
+def _template_tags(context: Context, item: NodeGroupRecord) -> dict[str, str]:
     """The tags that a launch template gives to instances."""
     try:
         data = data_of(context, item)
@@ -42,22 +42,22 @@ def _of_template(context: Context, item: NodeGroupRecord) -> dict[str, str]:
         return {}
     return {
         tag["Key"]: tag["Value"]
-        for one in data.get("TagSpecifications", ())
-        if one["ResourceType"] == "instance"
-        for tag in one["Tags"]
+        for specification in data.get("TagSpecifications", ())
+        if specification["ResourceType"] == "instance"
+        for tag in specification["Tags"]
     }
 
 
 def first_type(item: NodeGroupRecord) -> list[str]:
-    found: list[str] = item["nodegroup"]["instanceTypes"][:1]
-    return found
+    types: list[str] = item["nodegroup"]["instanceTypes"][:1]
+    return types
 
 
 def _instance(
     context: Context, item: NodeGroupRecord, node: str, subnet: str, kind: str
 ) -> JsonObject:
     group, cluster = item["nodegroup"], item["cluster"]
-    found = find_subnet(context, item["region"], subnet) or {}
+    subnet_record = find_subnet(context, item["region"], subnet) or {}
     spot = group["capacityType"] == "SPOT"
     return {
         "InstanceId": instance_id(item, node),
@@ -65,13 +65,13 @@ def _instance(
         "CpuOptions": cpu_options(kind),
         "State": RUNNING,
         "LaunchTime": group["createdAt"],
-        "Placement": {"AvailabilityZone": found.get("AvailabilityZone", "")},
+        "Placement": {"AvailabilityZone": subnet_record.get("AvailabilityZone", "")},
         "PrivateDnsName": node,
         "SubnetId": subnet,
-        "VpcId": found.get("VpcId", ""),
+        "VpcId": subnet_record.get("VpcId", ""),
         "Tags": tag_list(
             {
-                **_of_template(context, item),
+                **_template_tags(context, item),
                 "eks:cluster-name": cluster,
                 "eks:nodegroup-name": group["nodegroupName"],
                 f"kubernetes.io/cluster/{cluster}": "owned",

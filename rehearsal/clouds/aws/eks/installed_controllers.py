@@ -63,12 +63,12 @@ def running_containers(
     deployments: Sequence[JsonObject],
 ) -> Iterator[tuple[PodIdentity, JsonObject]]:
     """Of Deployments that have an available pod."""
-    for one in deployments:
-        if not (one.get("status") or {}).get("availableReplicas"):
+    for deployment in deployments:
+        if not (deployment.get("status") or {}).get("availableReplicas"):
             continue
-        pod = one["spec"]["template"]["spec"]
+        pod = deployment["spec"]["template"]["spec"]
         identity = PodIdentity(
-            namespace=one["metadata"]["namespace"],
+            namespace=deployment["metadata"]["namespace"],
             service_account=pod.get("serviceAccountName", "default"),
         )
         for container in pod["containers"]:

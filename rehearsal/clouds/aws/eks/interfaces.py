@@ -24,19 +24,19 @@ def check_interfaces(
     context: Context, region: str, group: JsonObject, template: JsonObject
 ) -> None:
     """template: the data of the group's launch template. Raises CloudError."""
-    found = template.get("NetworkInterfaces") or []
-    if not found:
+    interfaces = template.get("NetworkInterfaces") or []
+    if not interfaces:
         return
     if template.get("SecurityGroupIds"):
         raise invalid(
             "Network interfaces and an instance-level security groups may not be specified on the "
             "same request"
         )
-    known = {g["GroupId"] for g in security_groups(context, region)}
-    for identity in (i for interface in found for i in interface.get("Groups") or []):
-        if identity not in known:
+    group_ids = {g["GroupId"] for g in security_groups(context, region)}
+    for identity in (i for interface in interfaces for i in interface.get("Groups") or []):
+        if identity not in group_ids:
             raise invalid(f"The security group '{identity}' does not exist")
-    for card, device in (places := [_place(interface) for interface in found]):
+    for card, device in (places := [_place(interface) for interface in interfaces]):
         if card and device > 1:
             raise refused(
                 f"The specified number '{device}' for the device index exceeds the maximum number "
@@ -44,20 +44,20 @@ def check_interfaces(
                 " The maximum devices for this network card is 2. Specify a number from 0 to 1, "
                 "and try again."
             )
-    taken = next((place for place, times in Counter(places).items() if times > 1), None)
-    if taken is not None:
+    duplicate = next((place for place, times in Counter(places).items() if times > 1), None)
+    if duplicate is not None:
         raise invalid(
             "Each network interface requires a unique device index; network card "
-            f"{taken[0]} has two at {taken[1]}"
+            f"{duplicate[0]} has two at {duplicate[1]}"
         )
-    primary = [i for i in found if _place(i) == (0, 0)]
+    primary = [i for i in interfaces if _place(i) == (0, 0)]
     if not primary:
         raise invalid("The associated network interface for device index 0 must be specified")
     if primary[0].get("InterfaceType") == "efa-only":
         raise invalid(
             "You can't use an EFA-only network interface as the primary network interface"
         )
-    cards = [_place(i)[0] for i in found if i.get("InterfaceType") in ("efa", "efa-only")]
+    cards = [_place(i)[0] for i in interfaces if i.get("InterfaceType") in ("efa", "efa-only")]
     for instance_type in types_of(group, template):
         _check_cards(instance_type, cards)
 
@@ -80,20 +80,20 @@ def _check_cards(instance_type: str, cards: list[int]) -> None:
 
 def why_unreachable(context: Context, item: NodeGroupRecord) -> HealthIssue | None:
     """What EKS reports of nodes that their interfaces keep from joining; None = nothing does."""
-    found = data_of(context, item).get("NetworkInterfaces") or []
+    interfaces = data_of(context, item).get("NetworkInterfaces") or []
     cluster = context.store.get(CLUSTERS, f"{item['region']}/{item['cluster']}")
-    if not found or cluster is None:
+    if not interfaces or cluster is None:
         return None
-    own = cluster["cluster"]["resourcesVpcConfig"]["clusterSecurityGroupId"]
-    (primary,) = (i for i in found if _place(i) == (0, 0))
+    cluster_group = cluster["cluster"]["resourcesVpcConfig"]["clusterSecurityGroupId"]
+    (primary,) = (i for i in interfaces if _place(i) == (0, 0))
     groups = primary.get("Groups")
-    if groups and own not in groups:
-        return _not_joined(f"the nodes are not in the cluster's security group {own}")
+    if groups and cluster_group not in groups:
+        return _not_joined(f"the nodes are not in the cluster's security group {cluster_group}")
     for identity in item["nodegroup"]["subnets"]:
-        if len(found) > 1 and way_out(context, item["region"], identity) == "internet-gateway":
+        if len(interfaces) > 1 and way_out(context, item["region"], identity) == "internet-gateway":
             return _not_joined(
-                f"instances with {len(found)} network interfaces get no public address in subnet "
-                f"{identity}"
+                f"instances with {len(interfaces)} network interfaces get no public address in "
+                f"subnet {identity}"
             )
     return None
 

@@ -162,7 +162,7 @@ class _Pass:
                 self._claim(by_name[name])
 
     def _group(self, pool: JsonObject, overlays: Sequence[JsonObject]) -> Group:
-        mine = self._of(pool)
+        mine = self._claims_of(pool)
         usable = [c for c in mine if self._is_usable(c)]
         labels = objects.labels_of(pool, objects.instance_types(pool)[0])
         return Group(
@@ -174,8 +174,8 @@ class _Pass:
         )
 
     def _claim(self, pool: JsonObject) -> None:
-        taken = {int(c["metadata"]["annotations"][_NUMBER]) for c in self._of(pool)}
-        number = next(n for n in range(len(taken) + 1) if n not in taken)
+        numbers = {int(c["metadata"]["annotations"][_NUMBER]) for c in self._claims_of(pool)}
+        number = next(n for n in range(len(numbers) + 1) if n not in numbers)
         name = f"{pool['metadata']['name']}-{secrets.token_hex(3)[:5]}"
         claim = objects.node_claim(pool, name, objects.instance_types(pool)[0])
         claim["metadata"]["annotations"] = {_NUMBER: str(number)}
@@ -187,15 +187,15 @@ class _Pass:
         path = f"{objects.CLAIMS}/{claim['metadata']['name']}"
         node_class = self.classes.get(claim["spec"]["nodeClassRef"]["name"])
         pool = claim["metadata"]["labels"][objects.POOL_LABEL]
-        found = next((p for p in self.pools if p["metadata"]["name"] == pool), None)
-        if node_class is None or found is None:
+        node_pool = next((p for p in self.pools if p["metadata"]["name"] == pool), None)
+        if node_class is None or node_pool is None:
             return
         try:
             instance = self.account.launch(
                 node_class,
                 pool=pool,
-                types=objects.instance_types(found),
-                spot=objects.capacity_type(found) == "spot",
+                types=objects.instance_types(node_pool),
+                spot=objects.capacity_type(node_pool) == "spot",
             )
         except (Refused, CloudError) as e:
             self._say(path, claim, "Launched", met=False, message=str(e))
@@ -272,7 +272,7 @@ class _Pass:
             }
             index = int(claim["metadata"]["annotations"][_NUMBER])
             pool = labels[objects.POOL_LABEL]
-            if fault := self.context.faults.of_node(pool=pool, labels=labels, index=index):
+            if fault := self.context.faults.node_fault(pool=pool, labels=labels, index=index):
                 gpus["fault"] = fault
         return node_object(
             NodeDetails(
@@ -296,7 +296,7 @@ class _Pass:
             )
         )
 
-    def _of(self, pool: JsonObject) -> list[JsonObject]:
+    def _claims_of(self, pool: JsonObject) -> list[JsonObject]:
         name = pool["metadata"]["name"]
         return [c for c in self.claims if c["metadata"]["labels"][objects.POOL_LABEL] == name]
 
@@ -306,14 +306,18 @@ class _Pass:
         if node is None:
             return False
         startup = {t["key"] for t in claim["spec"].get("startupTaints", ())}
-        kept = {t["key"] for t in node["spec"].get("taints") or ()}
-        return is_usable(node, accelerator="") and not startup & kept
+        taint_keys = {t["key"] for t in node["spec"].get("taints") or ()}
+        return is_usable(node, accelerator="") and not startup & taint_keys
 
-    def _say(self, path: str, one: JsonObject, kind: str, *, met: bool, message: str = "") -> None:
+    def _say(
+        self, path: str, resource: JsonObject, kind: str, *, met: bool, message: str = ""
+    ) -> None:
         """Sets a condition of its status, if it is not so already."""
-        if objects.has(one, kind, met=met):
+        if objects.has(resource, kind, met=met):
             return
-        others = [c for c in (one.get("status") or {}).get("conditions") or () if c["type"] != kind]
-        new = [*others, objects.condition(kind, met=met, message=message)]
+        conditions = [
+            c for c in (resource.get("status") or {}).get("conditions") or () if c["type"] != kind
+        ]
+        new = [*conditions, objects.condition(kind, met=met, message=message)]
         self.api.merge(f"{path}/status", {"status": {"conditions": new}})
-        one["status"] = {**(one.get("status") or {}), "conditions": new}
+        resource["status"] = {**(resource.get("status") or {}), "conditions": new}

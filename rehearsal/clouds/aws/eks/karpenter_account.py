@@ -81,7 +81,7 @@ class Account:
             of_request,
             InstanceProfileName=name,
             Path=f"/karpenter/{self.region}/{self.cluster}/{meta['uid']}/",
-            Tags=_listed(tags),
+            Tags=_tag_list(tags),
         )
         role = node_class["spec"]["role"]
         node_role = f"arn:aws:iam::{ACCOUNT}:role/{role}"
@@ -92,24 +92,28 @@ class Account:
     def forget(self, node_class: JsonObject) -> None:
         """Deletes the class's launch templates and its instance profile."""
         name = node_class["metadata"]["name"]
-        wanted = {"eks:eks-cluster-name": self.cluster, CLASS_LABEL: name}
-        filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
-        found = self._call("DescribeLaunchTemplates", "ec2", "*", self._here, Filters=filters)
-        for template in found["LaunchTemplates"]:
+        tags = {"eks:eks-cluster-name": self.cluster, CLASS_LABEL: name}
+        filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+        templates = self._call(
+            "DescribeLaunchTemplates", "ec2", "*", self._region_condition, Filters=filters
+        )
+        for template in templates["LaunchTemplates"]:
             identity = template["LaunchTemplateId"]
             arn = f"arn:aws:ec2:{self.region}:{ACCOUNT}:launch-template/{identity}"
-            context = _of_resource(template["Tags"])
+            context = _resource_tag_keys(template["Tags"])
             self._call("DeleteLaunchTemplate", "ec2", arn, context, LaunchTemplateId=identity)
         profile = {"InstanceProfileName": self.profile_of(node_class)}
         arn = f"arn:aws:iam::{ACCOUNT}:instance-profile/{profile['InstanceProfileName']}"
         try:
-            shown = self._call("GetInstanceProfile", "iam", arn, {}, **profile)["InstanceProfile"]
+            described_profile = self._call("GetInstanceProfile", "iam", arn, {}, **profile)[
+                "InstanceProfile"
+            ]
         except CloudError as e:
             if e.reason != "NoSuchEntity":
                 raise
             return
-        context = _of_resource(shown["Tags"])
-        for role in shown["Roles"]:
+        context = _resource_tag_keys(described_profile["Tags"])
+        for role in described_profile["Roles"]:
             held = {**profile, "RoleName": role["RoleName"]}
             self._call("RemoveRoleFromInstanceProfile", "iam", arn, context, **held)
         self._call("DeleteInstanceProfile", "iam", arn, context, **profile)
@@ -132,8 +136,8 @@ class Account:
         for kind in ("fleet", "instance", "volume", "network-interface"):
             arn = f"arn:aws:ec2:{self.region}:{ACCOUNT}:{kind}/*"
             self._require("ec2:CreateFleet", arn, of_request)
-            made = {**of_request, "ec2:CreateAction": "CreateFleet"}
-            self._require("ec2:CreateTags", arn, made)
+            conditions = {**of_request, "ec2:CreateAction": "CreateFleet"}
+            self._require("ec2:CreateTags", arn, conditions)
             if kind != "fleet":
                 self._require("ec2:RunInstances", arn, of_request)
         role = f"arn:aws:iam::{ACCOUNT}:role/{node_class['spec']['role']}"
@@ -155,16 +159,16 @@ class Account:
                 "DefaultTargetCapacityType": "spot" if spot else "on-demand",
             },
             TagSpecifications=[
-                {"ResourceType": kind, "Tags": _listed(tags)} for kind in ("instance", "volume")
+                {"ResourceType": kind, "Tags": _tag_list(tags)} for kind in ("instance", "volume")
             ],
         )
         if not answer["Instances"]:
             first = answer["Errors"][0]
             raise Refused(f"{first['ErrorCode']}: {first['ErrorMessage']}")
         (identity,) = answer["Instances"][0]["InstanceIds"]
-        found = self.instance(identity)
-        assert found is not None
-        return found
+        instance = self.instance(identity)
+        assert instance is not None
+        return instance
 
     def _template(self, node_class: JsonObject, tags: Mapping[str, str]) -> str:
         """The ID of the one for this class and these tags, made where it is not there."""
@@ -172,20 +176,22 @@ class Account:
         made_of = f"{node_class['metadata']['uid']}{sorted(tags.items())}{spec}"
         name = f"karpenter.k8s.aws/{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
         by_name = [{"Name": "launch-template-name", "Values": [name]}]
-        found = self._call("DescribeLaunchTemplates", "ec2", "*", self._here, Filters=by_name)
-        if found["LaunchTemplates"]:
-            return str(found["LaunchTemplates"][0]["LaunchTemplateId"])
+        templates = self._call(
+            "DescribeLaunchTemplates", "ec2", "*", self._region_condition, Filters=by_name
+        )
+        if templates["LaunchTemplates"]:
+            return str(templates["LaunchTemplates"][0]["LaunchTemplateId"])
         disks = [
             {
-                "DeviceName": one["deviceName"],
+                "DeviceName": mapping["deviceName"],
                 "Ebs": {
-                    "VolumeSize": int(one["ebs"]["volumeSize"].removesuffix("Gi")),
-                    "VolumeType": one["ebs"]["volumeType"],
-                    "Encrypted": one["ebs"].get("encrypted", False),
-                    "DeleteOnTermination": one["ebs"].get("deleteOnTermination", True),
+                    "VolumeSize": int(mapping["ebs"]["volumeSize"].removesuffix("Gi")),
+                    "VolumeType": mapping["ebs"]["volumeType"],
+                    "Encrypted": mapping["ebs"].get("encrypted", False),
+                    "DeleteOnTermination": mapping["ebs"].get("deleteOnTermination", True),
                 },
             }
-            for one in spec.get("blockDeviceMappings", ())
+            for mapping in spec.get("blockDeviceMappings", ())
         ]
         answer = self._call(
             "CreateLaunchTemplate",
@@ -197,23 +203,30 @@ class Account:
                 "IamInstanceProfile": {"Name": self.profile_of(node_class)},
                 "BlockDeviceMappings": disks,
                 "SecurityGroupIds": [t["id"] for t in spec["securityGroupSelectorTerms"]],
-                "TagSpecifications": [{"ResourceType": "network-interface", "Tags": _listed(tags)}],
+                "TagSpecifications": [
+                    {"ResourceType": "network-interface", "Tags": _tag_list(tags)}
+                ],
             },
-            TagSpecifications=[{"ResourceType": "launch-template", "Tags": _listed(tags)}],
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": _tag_list(tags)}],
         )
         return str(answer["LaunchTemplate"]["LaunchTemplateId"])
 
     def instance(self, identity: str) -> JsonObject | None:
         """None: it has ended."""
         by_id = [{"Name": "instance-id", "Values": [identity]}]
-        found = self._call("DescribeInstances", "ec2", "*", self._here, Filters=by_id)
-        listed = [one for r in found["Reservations"] for one in r["Instances"] if is_running(one)]
+        answer = self._call("DescribeInstances", "ec2", "*", self._region_condition, Filters=by_id)
+        listed = [
+            instance
+            for r in answer["Reservations"]
+            for instance in r["Instances"]
+            if is_running(instance)
+        ]
         return listed[0] if listed else None
 
     def terminate(self, instance: JsonObject) -> None:
         identity = instance["InstanceId"]
         arn = f"arn:aws:ec2:{self.region}:{ACCOUNT}:instance/{identity}"
-        context = _of_resource(instance["Tags"])
+        context = _resource_tag_keys(instance["Tags"])
         self._call("TerminateInstances", "ec2", arn, context, InstanceIds=[identity])
 
     def profile_of(self, node_class: JsonObject) -> str:
@@ -221,7 +234,7 @@ class Account:
         return f"{self.cluster}_{hashlib.sha256(seed.encode()).hexdigest()[:20]}"
 
     @property
-    def _here(self) -> Mapping[str, str]:
+    def _region_condition(self) -> Mapping[str, str]:
         return {"aws:RequestedRegion": self.region}
 
     def _call(
@@ -232,17 +245,17 @@ class Account:
 
     def _require(self, action: str, arn: str, context: Mapping[str, str]) -> None:
         """Raises Refused."""
-        known = {key.lower(): [value] for key, value in context.items()}
-        if not permits(self.role, action, arn, known):
+        values = {key.lower(): [value] for key, value in context.items()}
+        if not permits(self.role, action, arn, values):
             raise Refused(
                 f"UnauthorizedOperation: {self.role['Arn']} is not authorized to perform {action} "
                 f"on resource {arn}"
             )
 
 
-def _listed(tags: Mapping[str, str]) -> list[JsonObject]:
+def _tag_list(tags: Mapping[str, str]) -> list[JsonObject]:
     return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
 
 
-def _of_resource(tags: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+def _resource_tag_keys(tags: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
     return {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in tags}

@@ -61,22 +61,22 @@ def allowed(pool: JsonObject, key: str) -> list[str]:
     """The values that the pool's requirements list for a label."""
     return [
         value
-        for one in pool["spec"]["template"]["spec"].get("requirements", ())
-        if one["key"] == key and one["operator"] == "In"
-        for value in one["values"]
+        for requirement in pool["spec"]["template"]["spec"].get("requirements", ())
+        if requirement["key"] == key and requirement["operator"] == "In"
+        for value in requirement["values"]
     ]
 
 
 def instance_types(pool: JsonObject) -> list[str]:
     """Those that the simulated EC2 knows, the smallest first: the cheapest is taken."""
-    named = [one for one in allowed(pool, TYPE_LABEL) if one in machines()]
-    return sorted(named, key=lambda one: (machines()[one].gpu_count, machines()[one].vcpu))
+    named = [name for name in allowed(pool, TYPE_LABEL) if name in machines()]
+    return sorted(named, key=lambda name: (machines()[name].gpu_count, machines()[name].vcpu))
 
 
 def capacity_type(pool: JsonObject) -> str:
     """Spot before on-demand where both are allowed."""
     stated = allowed(pool, CAPACITY_LABEL) or ["spot", "on-demand"]
-    return next(one for one in ("reserved", "spot", "on-demand") if one in stated)
+    return next(kind for kind in ("reserved", "spot", "on-demand") if kind in stated)
 
 
 def most_nodes(pool: JsonObject) -> int | None:
@@ -98,7 +98,9 @@ def new_node(
         **({_GPU: Decimal(machine.gpu_count)} if machine.gpu_count else {}),
     }
     for overlay in overlays:
-        if all(matches(one, labels) for one in overlay["spec"].get("requirements", ())):
+        if all(
+            matches(requirement, labels) for requirement in overlay["spec"].get("requirements", ())
+        ):
             capacity = overlay["spec"].get("capacity") or {}
             free |= {name: amount(value) for name, value in capacity.items()}
     taints = pool["spec"]["template"]["spec"].get("taints") or []
@@ -119,7 +121,13 @@ def labels_of(pool: JsonObject, instance_type: str) -> dict[str, str]:
 
 def node_claim(pool: JsonObject, name: str, instance_type: str) -> JsonObject:
     spec = pool["spec"]["template"]["spec"]
-    kept = ("nodeClassRef", "requirements", "taints", "startupTaints", "terminationGracePeriod")
+    copied_fields = (
+        "nodeClassRef",
+        "requirements",
+        "taints",
+        "startupTaints",
+        "terminationGracePeriod",
+    )
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
@@ -138,7 +146,7 @@ def node_claim(pool: JsonObject, name: str, instance_type: str) -> JsonObject:
             ],
         },
         "spec": {
-            **{key: spec[key] for key in kept if key in spec},
+            **{key: spec[key] for key in copied_fields if key in spec},
             "expireAfter": spec.get("expireAfter", "720h"),
         },
     }
@@ -154,15 +162,15 @@ def condition(kind: str, *, met: bool, message: str = "") -> JsonObject:
     }
 
 
-def has(one: JsonObject, kind: str, *, met: bool = True) -> bool:
+def has(resource: JsonObject, kind: str, *, met: bool = True) -> bool:
     """Whether it has this condition."""
     status = "True" if met else "False"
-    listed = (one.get("status") or {}).get("conditions") or ()
+    listed = (resource.get("status") or {}).get("conditions") or ()
     return any(c["type"] == kind and c["status"] == status for c in listed)
 
 
-def is_going(one: JsonObject) -> bool:
-    return "deletionTimestamp" in one["metadata"]
+def is_going(resource: JsonObject) -> bool:
+    return "deletionTimestamp" in resource["metadata"]
 
 
 def empty_after_s(pool: JsonObject) -> float | None:

@@ -70,6 +70,6 @@ def keep_logs(context: Context, region: str, cluster: JsonObject) -> None:
     name = f"/aws/eks/{cluster['name']}/cluster"
     key = f"{region}{name}"
     if enabled_logs(cluster["logging"]) and context.store.get(LOG_GROUPS, key) is None:
-        made = datetime.fromisoformat(a_moment_after(max(cluster["createdAt"], now_precisely())))
-        made_ms = round(made.timestamp() * 1000)
+        created = datetime.fromisoformat(a_moment_after(max(cluster["createdAt"], now_precisely())))
+        made_ms = round(created.timestamp() * 1000)
         context.store.put(LOG_GROUPS, key, {"logGroupName": name, "creationTime": made_ms})

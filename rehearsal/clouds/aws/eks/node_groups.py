@@ -89,19 +89,21 @@ class NodeGroups:
 
     def _group(self, params: JsonObject, body: JsonObject) -> NodeGroupRecord:
         self._clusters.find(params, body["clusterName"])
-        found = self._store.get(NODE_GROUPS, _key(params, body))
-        if found is None:
+        group = self._store.get(NODE_GROUPS, _key(params, body))
+        if group is None:
             raise aws_error(
                 "ResourceNotFoundException",
                 f"No node group found for name: {body['nodegroupName']}.",
                 code=404,
             )
-        return found
+        return group
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         self._clusters.find(params, body["clusterName"])
-        found = self._store.values(NODE_GROUPS, prefix=f"{params['region']}/{body['clusterName']}/")
-        return {"nodegroups": [g["nodegroup"]["nodegroupName"] for g in found]}
+        groups = self._store.values(
+            NODE_GROUPS, prefix=f"{params['region']}/{body['clusterName']}/"
+        )
+        return {"nodegroups": [g["nodegroup"]["nodegroupName"] for g in groups]}
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region, name = params["region"], body["clusterName"]
@@ -203,11 +205,11 @@ class NodeGroups:
                     self._retry(key, item)
 
     def _retry(self, key: str, item: NodeGroupRecord) -> None:
-        wanted = desired_nodes(self._context, item).counts
+        desired = desired_nodes(self._context, item).counts
         types = instance_types_of(self._context, item)
-        counts, _ = launchable(self._context, item, types, wanted)
+        counts, _ = launchable(self._context, item, types, desired)
         # Nothing is missing where only an update found no room for its surge.
-        complete = len(item["nodes"]) >= sum(wanted.values())
+        complete = len(item["nodes"]) >= sum(desired.values())
         if complete or sum(counts.values()) > len(item["nodes"]):
             self._retried.add(key)
             self._context.tasks.begin("eks.nodegroups.retry", key=key, launch=not complete)
@@ -272,7 +274,7 @@ class NodeGroups:
         key, node = arguments["key"], arguments.get("node")
         item = self._store.get(NODE_GROUPS, key)
         if node is not None and item is not None:
-            with self._converging.of(key):
+            with self._converging.lock(key):
                 self._nodes(item).end(node)
         issue = self._converge(key)
         with self._store.lock:
@@ -289,7 +291,7 @@ class NodeGroups:
 
     def _converge(self, key: str) -> HealthIssue | None:
         """Gives the group the nodes it asks for; returns what went wrong."""
-        with self._converging.of(key):  # an update and a launch that is tried again
+        with self._converging.lock(key):  # an update and a launch that is tried again
             return self._converged(key)
 
     def _converged(self, key: str) -> HealthIssue | None:
@@ -361,8 +363,11 @@ class NodeGroups:
                         "You cannot add a launch template to a node group that was created "
                         "without one."
                     )
-                wanted = body["launchTemplate"]
-                if wanted.get("id", group["launchTemplate"]["id"]) != group["launchTemplate"]["id"]:
+                requested = body["launchTemplate"]
+                if (
+                    requested.get("id", group["launchTemplate"]["id"])
+                    != group["launchTemplate"]["id"]
+                ):
                     raise invalid("Only the version of the launch template can be changed.")
                 data = check_launch_template(
                     self._context,
@@ -370,7 +375,7 @@ class NodeGroups:
                     {
                         "launchTemplate": {
                             "id": group["launchTemplate"]["id"],
-                            "version": wanted.get("version", "$Default"),
+                            "version": requested.get("version", "$Default"),
                         },
                         "capacityType": group["capacityType"],
                     },
@@ -381,7 +386,7 @@ class NodeGroups:
                 group["launchTemplate"] = launch_template_version(
                     self._context,
                     region,
-                    {**wanted, "id": group["launchTemplate"]["id"], "name": None},
+                    {**requested, "id": group["launchTemplate"]["id"], "name": None},
                 )
             version = body.get("version") or group["version"]
             _check_newer(
@@ -390,10 +395,10 @@ class NodeGroups:
             check_release(version, body.get("releaseVersion"), group["amiType"])
             newest = default_release(version, group["amiType"])
             # Without a release, the newest of the version, unless only the template changes.
-            kept = group["releaseVersion"] if body.get("launchTemplate") else newest
+            release = group["releaseVersion"] if body.get("launchTemplate") else newest
             group["version"] = version
             group["releaseVersion"] = body.get("releaseVersion") or (
-                newest if body.get("version") else kept
+                newest if body.get("version") else release
             )
             item["kubelet_version"] = kubelet_version(group["version"])
             item["generation"] += 1
@@ -492,7 +497,7 @@ def _config_parameters(body: JsonObject) -> dict[str, object]:
     """What UpdateNodegroupConfig asks for, by the API's UpdateParamType."""
     labels, taints = body.get("labels") or {}, body.get("taints") or {}
     scaling, update = body.get("scalingConfig") or {}, body.get("updateConfig") or {}
-    found = {
+    parameters = {
         "LabelsToAdd": labels.get("addOrUpdateLabels"),
         "LabelsToRemove": labels.get("removeLabels"),
         "TaintsToAdd": taints.get("addOrUpdateTaints"),
@@ -505,7 +510,7 @@ def _config_parameters(body: JsonObject) -> dict[str, object]:
         "UpdateStrategy": update.get("updateStrategy"),
         "NodeRepairConfig": body.get("nodeRepairConfig"),
     }
-    return {k: v for k, v in found.items() if v not in (None, [], {})}
+    return {k: v for k, v in parameters.items() if v not in (None, [], {})}
 
 
 def _internal_failure(e: Exception) -> HealthIssue:

@@ -51,7 +51,7 @@ def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
         counts={s: size // len(subnets) + (i < size % len(subnets)) for i, s in enumerate(subnets)},
         generation=item["generation"],
         settings=node_settings(group),
-        new_name=lambda subnet, taken: _new_name(context, region, subnet, taken),
+        new_name=lambda subnet, used_names: _new_name(context, region, subnet, used_names),
         manifest=lambda record: _node(context, item, template, config, record),
         check_room=Chooser(context, item, types_of(group, template)).machine_of,
         surge=(group.get("updateConfig") or {}).get("updateStrategy") != "MINIMAL",
@@ -94,10 +94,12 @@ def _new_name(context: Context, region: str, identity: str, ours: Collection[str
     if subnet is None:
         raise NoCapacity("Ec2SubnetNotFound", f"the subnet ID '{identity}' does not exist")
     block = ipaddress.IPv4Network(subnet["CidrBlock"])
-    taken = {n["name"] for g in context.store.values(NODE_GROUPS) for n in g["nodes"]} | set(ours)
+    used_names = {n["name"] for g in context.store.values(NODE_GROUPS) for n in g["nodes"]} | set(
+        ours
+    )
     for offset in range(10, block.num_addresses - 1):
         name = f"ip-{str(block[offset]).replace('.', '-')}.{_domain(region)}"
-        if name not in taken:
+        if name not in used_names:
             return name
     raise NoCapacity(
         "InsufficientFreeAddresses", f"subnet {identity} ({block}) has no free address"
@@ -123,8 +125,8 @@ def _node(
     # uses the later one, which is the user's.
     taints = kubernetes_taints(group.get("taints", []))
     if config.taints is not None:
-        own = [{"key": k, "value": v, "effect": e} for k, v, e in config.taints]
-        taints = changed_taints(taints, add=own, remove=())
+        template_taints = [{"key": k, "value": v, "effect": e} for k, v, e in config.taints]
+        taints = changed_taints(taints, add=template_taints, remove=())
     labels = common_labels(item["cluster"], region, subnet, machine, name) | {
         "eks.amazonaws.com/capacityType": group["capacityType"],
         "eks.amazonaws.com/nodegroup": group["nodegroupName"],
@@ -214,7 +216,7 @@ def _machine(
     """What the machine annotation says of the node's GPUs."""
     if not machine.gpu:
         return None
-    found: JsonObject = {
+    shape: JsonObject = {
         "cloud": "eks",
         "gpu_model": machine.gpu,
         "gpu_count": machine.gpu_count,
@@ -222,10 +224,10 @@ def _machine(
         "driver_version": DRIVER if "NVIDIA" in group["amiType"] else None,
     }
     if is_bottlerocket(group["amiType"]):
-        found["bottlerocket"] = bottlerocket_gpus(template)
-    fault = context.faults.of_node(
+        shape["bottlerocket"] = bottlerocket_gpus(template)
+    fault = context.faults.node_fault(
         pool=group["nodegroupName"], labels=group.get("labels", {}), index=index
     )
     if fault:
-        found["fault"] = fault
-    return found
+        shape["fault"] = fault
+    return shape

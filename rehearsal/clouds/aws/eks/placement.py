@@ -7,7 +7,11 @@ words what EC2 refuses is not known.
 from __future__ import annotations
 
 from slicewright.kubeapi import JsonObject
-from slicewright.rehearsal.clouds.aws.ec2.placement_groups import find_group, group_of, unknown
+from slicewright.rehearsal.clouds.aws.ec2.placement_groups import (
+    find_group,
+    group_of,
+    unknown_group,
+)
 from slicewright.rehearsal.clouds.aws.eks.checks import invalid, subnet_of
 from slicewright.rehearsal.clouds.aws.eks.template_data import types_of
 from slicewright.rehearsal.clouds.core.context import Context
@@ -21,7 +25,7 @@ def check_placement(context: Context, region: str, group: JsonObject, template: 
     if name is None:
         return
     if find_group(context, region, name) is None:
-        raise invalid(unknown(name).message)
+        raise invalid(unknown_group(name).message)
     if group.get("capacityType") == "CAPACITY_BLOCK":
         raise invalid("Placement groups are not supported for capacity blocks")
     zones = {subnet_of(context, region, i)["AvailabilityZone"] for i in group["subnets"]}

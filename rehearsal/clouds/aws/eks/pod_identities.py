@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 
 from slicewright.kubeapi import JsonObject
-from slicewright.rehearsal.clouds.aws.boundaries import bounded
+from slicewright.rehearsal.clouds.aws.boundaries import with_boundary
 from slicewright.rehearsal.clouds.aws.eks.checks import invalid
 from slicewright.rehearsal.clouds.aws.eks.clusters import Clusters
 from slicewright.rehearsal.clouds.aws.eks.updates import in_use
@@ -35,7 +35,7 @@ class PodIdentities:
         return {
             "CreatePodIdentityAssociation": self._create,
             "DescribePodIdentityAssociation": lambda params, body: {
-                "association": self._found(params, body)
+                "association": self._find(params, body)
             },
             "ListPodIdentityAssociations": self._list,
             "UpdatePodIdentityAssociation": self._update,
@@ -54,9 +54,9 @@ class PodIdentities:
         region, cluster = params["region"], body["clusterName"]
         with self._store.lock:
             _check_role(self._context, body["roleArn"])
-            for known in self._store.values(POD_IDENTITIES, prefix=f"{region}/{cluster}/"):
-                if all(known[k] == body[k] for k in ("namespace", "serviceAccount")):
-                    raise in_use(f"Association already exists: {known['associationId']}")
+            for existing in self._store.values(POD_IDENTITIES, prefix=f"{region}/{cluster}/"):
+                if all(existing[k] == body[k] for k in ("namespace", "serviceAccount")):
+                    raise in_use(f"Association already exists: {existing['associationId']}")
             identity = f"a-{secrets.token_hex(9)[:17]}"
             association: JsonObject = {
                 "clusterName": cluster,
@@ -75,40 +75,46 @@ class PodIdentities:
             return self._store.put(POD_IDENTITIES, f"{region}/{cluster}/{identity}", association)
 
     def replace(
-        self, params: JsonObject, cluster: str, owner: str, wanted: Sequence[JsonObject]
+        self, params: JsonObject, cluster: str, owner: str, requested: Sequence[JsonObject]
     ) -> list[str]:
         """Gives an add-on these associations and no others; their ARNs. Raises CloudError."""
-        for one in wanted:
-            _check_role(self._context, one["roleArn"])
+        for identity in requested:
+            _check_role(self._context, identity["roleArn"])
         self.end(params["region"], cluster, owner)
         names = {"clusterName": cluster, "namespace": "kube-system"}
-        made = [self.associate(params, {**one, **names}, owner=owner) for one in wanted]
-        return [one["associationArn"] for one in made]
+        associations = [
+            self.associate(params, {**identity, **names}, owner=owner) for identity in requested
+        ]
+        return [identity["associationArn"] for identity in associations]
 
     def end(self, region: str, cluster: str, owner: str) -> None:
         """Of an add-on."""
-        for key, one in list(self._store.items(POD_IDENTITIES, prefix=f"{region}/{cluster}/")):
-            if one.get("ownerArn") == owner:
+        for key, association in list(
+            self._store.items(POD_IDENTITIES, prefix=f"{region}/{cluster}/")
+        ):
+            if association.get("ownerArn") == owner:
                 self._store.delete(POD_IDENTITIES, key)
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         self._clusters.find(params, body["clusterName"])
         prefix = f"{params['region']}/{body['clusterName']}/"
-        shown = (
+        summaries = (
             *("clusterName", "namespace", "serviceAccount"),
             *("associationArn", "associationId", "ownerArn"),
         )
         return {
             "associations": [
-                {k: one[k] for k in shown if k in one}
-                for one in self._store.values(POD_IDENTITIES, prefix=prefix)
-                if all(one[k] == body[k] for k in ("namespace", "serviceAccount") if k in body)
+                {k: association[k] for k in summaries if k in association}
+                for association in self._store.values(POD_IDENTITIES, prefix=prefix)
+                if all(
+                    association[k] == body[k] for k in ("namespace", "serviceAccount") if k in body
+                )
             ]
         }
 
     def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            association = self._found(params, body)
+            association = self._find(params, body)
             if "roleArn" in body:
                 _check_role(self._context, body["roleArn"])
             changed = {k: body[k] for k in _CHANGEABLE if k in body}
@@ -118,20 +124,20 @@ class PodIdentities:
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            association = self._found(params, body)
+            association = self._find(params, body)
             self._store.delete(POD_IDENTITIES, _key(params, body))
         return {"association": association}
 
-    def _found(self, params: JsonObject, body: JsonObject) -> JsonObject:
+    def _find(self, params: JsonObject, body: JsonObject) -> JsonObject:
         self._clusters.find(params, body["clusterName"])
-        found = self._store.get(POD_IDENTITIES, _key(params, body))
-        if found is None:
+        association = self._store.get(POD_IDENTITIES, _key(params, body))
+        if association is None:
             raise aws_error(
                 "ResourceNotFoundException",
                 f"Association not found: {body['associationId']}",
                 code=404,
             )
-        return found
+        return association
 
 
 def role_of_pods(
@@ -144,12 +150,15 @@ def role_of_pods(
     agent = context.store.get(ADDONS, f"{key}/{AGENT}")
     if agent is None or agent["status"] not in ("ACTIVE", "UPDATING"):
         return None
-    for one in context.store.values(POD_IDENTITIES, prefix=f"{key}/"):
-        if (one["namespace"], one["serviceAccount"]) == (namespace, service_account):
-            role = find_role(context, one["roleArn"])
+    for association in context.store.values(POD_IDENTITIES, prefix=f"{key}/"):
+        if (association["namespace"], association["serviceAccount"]) == (
+            namespace,
+            service_account,
+        ):
+            role = find_role(context, association["roleArn"])
             if role is None or not _may_be_had_by_pods(role):
                 return None
-            return bounded(context, role)
+            return with_boundary(context, role)
     return None
 
 

@@ -23,9 +23,9 @@ def check_one_more(context: Context, region: str, cluster: str) -> None:
 
 def check_size(context: Context, scaling: JsonObject) -> None:
     """Raises CloudError."""
-    most, asked = account_of(context).nodes_per_group, int(scaling.get("maxSize", 2))
-    if asked > most:
-        raise _exceeded(f"maxSize {asked} is above the limit of {most} nodes of a node group")
+    most, requested = account_of(context).nodes_per_group, int(scaling.get("maxSize", 2))
+    if requested > most:
+        raise _exceeded(f"maxSize {requested} is above the limit of {most} nodes of a node group")
 
 
 def _exceeded(message: str) -> CloudError:

@@ -30,16 +30,22 @@ def running_in(context: Context, region: str, identity: str) -> int:
     """Instances of groups that target the reservation. One in a group counts for the first of it
     that fits.
     """
-    known = reservations(context, region)
+    account_reservations = reservations(context, region)
     count = 0
     for other in _groups(context, region):
         target = target_of(data_of(context, other))
         if target is None:
             continue
-        among = [i for i, found in known.items() if found in target.among({i: found})]
+        among = [
+            i
+            for i, reservation in account_reservations.items()
+            if reservation in target.among({i: reservation})
+        ]
         for node in other["nodes"]:
             zone = _zone(context, other, node["location"])
-            count += next((i for i in among if known[i].zone == zone), None) == identity
+            count += (
+                next((i for i in among if account_reservations[i].zone == zone), None) == identity
+            )
     return count
 
 
@@ -48,33 +54,33 @@ def targets(context: Context, item: NodeGroupRecord) -> bool:
     return target_of(data_of(context, item)) is not None
 
 
-def why_not_there(
+def missing_capacity(
     context: Context, item: NodeGroupRecord, instance_type: str, subnet: str, new: int
 ) -> str | None:
     """Why the group's reservation has no instance in the subnet's zone, beside `new` new ones."""
     target = target_of(data_of(context, item))
     assert target is not None
-    known = reservations(context, item["region"])
-    if target.reservation is not None and target.reservation not in known:
+    account_reservations = reservations(context, item["region"])
+    if target.reservation is not None and target.reservation not in account_reservations:
         return " - ".join(not_found(target.reservation))
     block = item["nodegroup"]["capacityType"] == "CAPACITY_BLOCK"
-    there = [
-        found
-        for found in target.among(known)
-        if _fits(found, instance_type, _zone(context, item, subnet))
-        and (found.kind == "capacity-block") is block
+    available = [
+        reservation
+        for reservation in target.among(account_reservations)
+        if _fits(reservation, instance_type, _zone(context, item, subnet))
+        and (reservation.kind == "capacity-block") is block
     ]
-    zones = {found.zone for found in there}
+    zones = {reservation.zone for reservation in available}
     used = sum(
         _zone(context, other, node["location"]) in zones
-        for other in _of_target(context, item["region"], target)
+        for other in _groups_of_target(context, item["region"], target)
         for node in other["nodes"]
     )
-    free = sum(found.count - found.taken for found in there)
+    free = sum(reservation.count - reservation.taken for reservation in available)
     return None if used + new < free else _EXCEEDED
 
 
-def in_open_one(
+def fits_open_reservation(
     context: Context, item: NodeGroupRecord, instance_type: str, subnet: str, new: int
 ) -> bool:
     """Whether an open reservation of the type and zone has one more instance."""
@@ -82,9 +88,11 @@ def in_open_one(
         return False
     zone = _zone(context, item, subnet)
     count = sum(
-        found.count - found.taken
-        for found in reservations(context, item["region"]).values()
-        if found.open and found.kind == "default" and _fits(found, instance_type, zone)
+        reservation.count - reservation.taken
+        for reservation in reservations(context, item["region"]).values()
+        if reservation.open
+        and reservation.kind == "default"
+        and _fits(reservation, instance_type, zone)
     )
     if not count:
         return False
@@ -99,17 +107,21 @@ def in_open_one(
     return used + new < count
 
 
-def _fits(found: Reservation, instance_type: str, zone: str | None) -> bool:
-    return (found.state, found.instance_type, found.zone) == ("active", instance_type, zone)
+def _fits(reservation: Reservation, instance_type: str, zone: str | None) -> bool:
+    return (reservation.state, reservation.instance_type, reservation.zone) == (
+        "active",
+        instance_type,
+        zone,
+    )
 
 
 def _zone(context: Context, item: NodeGroupRecord, subnet: str) -> str | None:
     """Zone id."""
-    found = find_subnet(context, item["region"], subnet)
-    return None if found is None else str(found["AvailabilityZoneId"])
+    subnet_record = find_subnet(context, item["region"], subnet)
+    return None if subnet_record is None else str(subnet_record["AvailabilityZoneId"])
 
 
-def _of_target(context: Context, region: str, target: Target) -> list[NodeGroupRecord]:
+def _groups_of_target(context: Context, region: str, target: Target) -> list[NodeGroupRecord]:
     return [
         other for other in _groups(context, region) if target_of(data_of(context, other)) == target
     ]
@@ -117,11 +129,11 @@ def _of_target(context: Context, region: str, target: Target) -> list[NodeGroupR
 
 def _groups(context: Context, region: str) -> list[NodeGroupRecord]:
     """Those whose launch template, if they have one, is there."""
-    found = []
+    groups = []
     for other in context.store.values(NODE_GROUPS, prefix=f"{region}/"):
         try:
             data_of(context, other)
         except CloudError:
             continue
-        found.append(other)
-    return found
+        groups.append(other)
+    return groups

@@ -51,7 +51,7 @@ class Eks:
             context.tasks.register(part.tasks())
 
     def methods(self) -> Methods:
-        found = {
+        handlers = {
             **self._clusters.methods(),
             **self._node_groups.methods(),
             **self._addons.methods(),
@@ -61,27 +61,29 @@ class Eks:
             "TagResource": self._tag,
             "UntagResource": self._untag,
         }
-        return in_known_regions(found, _no_region)
+        return in_known_regions(handlers, _no_region)
 
     def inventory(self) -> list[JsonObject]:
-        found: list[JsonObject] = [
+        resources: list[JsonObject] = [
             {"kind": "eks.cluster", "name": key} for key, _ in self._store.items(CLUSTERS)
         ]
-        found += [
+        resources += [
             {"kind": "eks.nodegroup", "name": key, "nodes": len(g["nodes"])}
             for key, g in self._store.items(NODE_GROUPS)
         ]
-        found += [
+        resources += [
             {"kind": "eks.accessEntry", "name": key}
             for key, entry in self._store.items(ACCESS_ENTRIES)
             if not entry.get("_creator")
         ]
-        found += [
+        resources += [
             {"kind": "eks.podIdentityAssociation", "name": key}
-            for key, one in self._store.items(POD_IDENTITIES)
-            if "ownerArn" not in one
+            for key, association in self._store.items(POD_IDENTITIES)
+            if "ownerArn" not in association
         ]
-        return found + [{"kind": "eks.addon", "name": key} for key, _ in self._store.items(ADDONS)]
+        return resources + [
+            {"kind": "eks.addon", "name": key} for key, _ in self._store.items(ADDONS)
+        ]
 
     def look_around(self) -> None:
         """What the cloud does of itself from time to time."""
@@ -101,12 +103,12 @@ class Eks:
     def _retag(self, arn: str, *, add: JsonObject, remove: list[str]) -> JsonObject:
         def changed(resource: JsonObject) -> JsonObject:
             tags = resource.get("tags", {}) | add
-            left = {k: v for k, v in tags.items() if k not in remove}
-            if len(left) > 50:
+            remaining = {k: v for k, v in tags.items() if k not in remove}
+            if len(remaining) > 50:
                 raise aws_error(
-                    "BadRequestException", f"A resource has at most 50 tags, not {len(left)}."
+                    "BadRequestException", f"A resource has at most 50 tags, not {len(remaining)}."
                 )
-            return left
+            return remaining
 
         with self._store.lock:
             for key, cluster in self._store.items(CLUSTERS):

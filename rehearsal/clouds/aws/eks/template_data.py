@@ -13,8 +13,8 @@ def data_of(context: Context, item: NodeGroupRecord) -> JsonObject:
     template = item["nodegroup"].get("launchTemplate")
     if not template:
         return {}
-    _, found = find_template(context.store, item["region"], template["id"], None)
-    return template_data(found, template["version"])
+    _, version = find_template(context.store, item["region"], template["id"], None)
+    return template_data(version, template["version"])
 
 
 def instance_types_of(context: Context, item: NodeGroupRecord) -> list[str]:

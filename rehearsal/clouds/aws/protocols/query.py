@@ -118,8 +118,14 @@ def _query_items(shape: Any, node: Node) -> Node:
 
 
 def _ec2_name(member: Any, name: str) -> str:
-    found: str = member.serialization.get("queryName") or member.serialization.get("name") or name
-    return found[0].upper() + found[1:] if "queryName" not in member.serialization else found
+    name_on_wire: str = (
+        member.serialization.get("queryName") or member.serialization.get("name") or name
+    )
+    return (
+        name_on_wire[0].upper() + name_on_wire[1:]
+        if "queryName" not in member.serialization
+        else name_on_wire
+    )
 
 
 def _query_envelope(operation: Any, content: str, request_id: str) -> str:
@@ -138,10 +144,10 @@ def _ec2_envelope(operation: Any, content: str, request_id: str) -> str:
     name = operation.name
     namespace = operation.service_model.metadata["xmlNamespace"]
     # What EC2 says where there is nothing to say.
-    said = "<return>true</return>" if operation.output_shape is None else content
+    element = "<return>true</return>" if operation.output_shape is None else content
     return (
         f'<{name}Response xmlns="{namespace}/"><requestId>{request_id}</requestId>'
-        f"{said}</{name}Response>"
+        f"{element}</{name}Response>"
     )
 
 

@@ -23,16 +23,16 @@ def parse(model: Any, request: Request) -> tuple[str, JsonObject]:
     if shape is None:
         return operation, {}
     query = parse_qs(request.query, keep_blank_values=True)
-    found: JsonObject = {}
+    parameters: JsonObject = {}
     in_body = False
     for name, member in shape.members.items():
         wire_name = member.serialization.get("name", name)
         match member.serialization.get("location"):
             case "uri":
-                found[name] = from_text(member, labels[wire_name])
+                parameters[name] = from_text(member, labels[wire_name])
             case "querystring" if wire_name in query:
                 texts = query[wire_name]
-                found[name] = (
+                parameters[name] = (
                     [from_text(member.member, t) for t in texts]
                     if member.type_name == "list"
                     else from_text(member, texts[0])
@@ -42,8 +42,8 @@ def parse(model: Any, request: Request) -> tuple[str, JsonObject]:
             case _:
                 pass
     if in_body:
-        found |= members_of(shape, body_of(request))
-    return operation, found
+        parameters |= members_of(shape, body_of(request))
+    return operation, parameters
 
 
 def answer(operation: Any, answered: JsonObject, request_id: str) -> Response:
@@ -87,7 +87,7 @@ def _route(model: Any, request: Request) -> tuple[str, dict[str, str]]:
 @cache
 def _routes(model: Any) -> list[tuple[str, re.Pattern[str], str]]:
     """Method, pattern of the path, operation. Paths without a parameter first."""
-    found = []
+    routes = []
     for operation in model.operation_names:
         http = model.operation_model(operation).http
         # A parameter is one part of the path: a slash inside of it is sent as %2F.
@@ -96,20 +96,20 @@ def _routes(model: Any) -> list[tuple[str, re.Pattern[str], str]]:
             f"(?P<{part}>[^/]+)" if index % 2 else re.escape(part)
             for index, part in enumerate(parts)
         )
-        found.append((len(parts), (http["method"], re.compile(pattern), operation)))
-    return [route for _, route in sorted(found, key=lambda f: f[0])]
+        routes.append((len(parts), (http["method"], re.compile(pattern), operation)))
+    return [route for _, route in sorted(routes, key=lambda f: f[0])]
 
 
 def body_of(request: Request) -> JsonObject:
     if not request.body:
         return {}
     try:
-        found = json.loads(request.body)
+        body = json.loads(request.body)
     except ValueError as e:
         raise aws_error("SerializationException", f"the body is not JSON: {e}") from None
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise aws_error("SerializationException", "the body is not a JSON object")
-    return found
+    return body
 
 
 def members_of(shape: Any, body: JsonObject) -> JsonObject:

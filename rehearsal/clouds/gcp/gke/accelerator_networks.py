@@ -70,5 +70,5 @@ def with_accelerator_network(pool: JsonObject) -> JsonObject:
 
 
 def _profile(pool: JsonObject) -> str | None:
-    found = (pool.get("networkConfig") or {}).get("acceleratorNetworkProfile")
-    return None if found is None else str(found)
+    profile = (pool.get("networkConfig") or {}).get("acceleratorNetworkProfile")
+    return None if profile is None else str(profile)

@@ -16,8 +16,8 @@ BY_NAME, ANY, ANY_OR_FAIL, NONE = (
 
 def kind_of(config: JsonObject) -> str | None:
     """How the nodes use reservations; None where the pool leaves it to GKE."""
-    found = (config.get("reservationAffinity") or {}).get("consumeReservationType")
-    return None if found in (None, "UNSPECIFIED") else str(found)
+    kind = (config.get("reservationAffinity") or {}).get("consumeReservationType")
+    return None if kind in (None, "UNSPECIFIED") else str(kind)
 
 
 def check_affinity(config: JsonObject) -> None:

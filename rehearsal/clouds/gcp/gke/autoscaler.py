@@ -64,9 +64,9 @@ def groups_of(item: NodePoolRecord, usable: set[str], *, project: str) -> list[G
     """usable: names of the nodes on which pods can run that want what the pool offers."""
     gpus = {"nvidia.com/gpu": Decimal(advertised_gpus(item["pool"]))}
     groups = []
-    for zone, wanted in counts_of(item).items():
+    for zone, count in counts_of(item).items():
         names = [n["name"] for n in item["nodes"] if n["location"] == zone]
-        size = max(wanted, len(names))
+        size = max(count, len(names))
         groups.append(
             Group(
                 pool=item["key"],

@@ -88,14 +88,14 @@ def check_pool(pool: JsonObject, *, location: str, channel: str) -> None:
 
 
 def find_machine(name: str) -> Machine:
-    known = machines()
-    if name not in known:
+    catalog_machines = machines()
+    if name not in catalog_machines:
         raise google_error(
             400,
             f"Machine type with name '{name}' does not exist. (The rehearsal's cloud knows "
-            f"{_sorted(known)}.)",
+            f"{_sorted(catalog_machines)}.)",
         )
-    return known[name]
+    return catalog_machines[name]
 
 
 def check_count(count: int) -> None:
@@ -272,25 +272,25 @@ def check_labels_and_taints(config: JsonObject) -> None:
         raise google_error(
             400, "Node labels: keys and values together must not be longer than 1024 characters."
         )
-    seen: set[tuple[str, str]] = set()
+    taints: set[tuple[str, str]] = set()
     for taint in config.get("taints") or []:
         key, effect = str(taint.get("key", "")), str(taint.get("effect", "EFFECT_UNSPECIFIED"))
         _check_key("taint", key)
         if effect == "EFFECT_UNSPECIFIED":
             raise google_error(400, f'Taint "{key}" has no effect.')
-        if (key, effect) in seen:
+        if (key, effect) in taints:
             raise google_error(400, f"Found more than one taint with key {key} and effect {effect}")
-        seen.add((key, effect))
+        taints.add((key, effect))
 
 
-def _check_key(what: str, key: str) -> None:
+def _check_key(place: str, key: str) -> None:
     prefix, slash, name = key.rpartition("/")
     if not _LABEL_NAME.fullmatch(name) or (
         slash and (len(prefix) > 253 or not _DNS.fullmatch(prefix))
     ):
         raise google_error(
             400,
-            f'Invalid {what} key "{key}": a name of at most 63 characters, after an '
+            f'Invalid {place} key "{key}": a name of at most 63 characters, after an '
             'optional DNS prefix of at most 253 and "/".',
         )
 

@@ -82,7 +82,7 @@ class Clusters:
         return {
             "projects.locations.getServerConfig": lambda _, __: versions.server_config(),
             f"{clusters}.create": self._create,
-            f"{clusters}.get": lambda params, _: self._shown(
+            f"{clusters}.get": lambda params, _: self._describe(
                 find_cluster(self._store, params["name"])
             ),
             f"{clusters}.list": self._list,
@@ -107,11 +107,11 @@ class Clusters:
     def _start(self, name: str) -> Address:
         return self._planes.start(name, critical_pods_need_quota=True)
 
-    def _shown(self, item: ClusterRecord) -> JsonObject:
+    def _describe(self, item: ClusterRecord) -> JsonObject:
         """The cluster as GetCluster answers: with its node pools."""
         cluster = dict(item["cluster"])
         pools = pools_of(self._store, item["key"])
-        cluster["nodePools"] = [self._pools.shown(p) for p in pools]
+        cluster["nodePools"] = [self._pools.describe(p) for p in pools]
         cluster["currentNodeCount"] = sum(len(p["nodes"]) for p in pools)
         return cluster
 
@@ -146,7 +146,7 @@ class Clusters:
             cluster = _filled(
                 requested, name=name, project=project, location=location, locations=locations
             )
-            cluster |= network.as_answered()
+            cluster |= network.answer_fields()
             cluster["networkConfig"] = {**cluster["networkConfig"], **network.in_network_config()}
             cluster |= _derived(cluster, requested)
             self._store.put(CLUSTERS, key, ClusterRecord(key=key, cluster=cluster))
@@ -196,8 +196,8 @@ class Clusters:
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         parent = params["parent"].replace("/locations/-", "/locations/")
-        found = self._store.values(CLUSTERS, prefix=parent)
-        return {"clusters": [self._shown(item) for item in found]}
+        clusters = self._store.values(CLUSTERS, prefix=parent)
+        return {"clusters": [self._describe(item) for item in clusters]}
 
     def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
         update = body.get("update") or {}
@@ -237,8 +237,8 @@ class Clusters:
 
     def _set_maintenance(self, params: JsonObject, body: JsonObject) -> JsonObject:
         cluster = find_cluster(self._store, params["name"])["cluster"]
-        asked = body.get("maintenancePolicy") or {}
-        change = {"maintenancePolicy": changed_policy(cluster.get("maintenancePolicy"), asked)}
+        requested = body.get("maintenancePolicy") or {}
+        change = {"maintenancePolicy": changed_policy(cluster.get("maintenancePolicy"), requested)}
         return self._change(params["name"], change, "UPDATE_CLUSTER")
 
     def _set_labels(self, params: JsonObject, body: JsonObject) -> JsonObject:

@@ -31,12 +31,12 @@ _RESERVED = tuple(
 def fill_access(cluster: JsonObject) -> JsonObject:
     """The fields of a new cluster that say how it is reached."""
     private = cluster.get("privateClusterConfig") or {}
-    asked = cluster.get("controlPlaneEndpointsConfig") or {}
-    dns = {"allowExternalTraffic": False, **(asked.get("dnsEndpointConfig") or {})}
+    requested = cluster.get("controlPlaneEndpointsConfig") or {}
+    dns = {"allowExternalTraffic": False, **(requested.get("dnsEndpointConfig") or {})}
     ip = {
         "enabled": True,
         "enablePublicEndpoint": not private.get("enablePrivateEndpoint"),
-        **(asked.get("ipEndpointsConfig") or {}),
+        **(requested.get("ipEndpointsConfig") or {}),
     }
     nodes = bool(private.get("enablePrivateNodes"))
     return {

@@ -62,7 +62,7 @@ def fill_node_config(config: JsonObject) -> JsonObject:
         "effectiveCgroupMode": "EFFECTIVE_CGROUP_MODE_V2",
         **config,
     }
-    filled |= _own_ssds(filled)
+    filled |= _attached_ssds(filled)
     machine = machines().get(filled["machineType"])
     if machine and machine.boot_disks and "diskType" not in config:
         # pd-balanced, or what else the machine type can boot from.
@@ -81,7 +81,7 @@ def fill_node_config(config: JsonObject) -> JsonObject:
     return filled
 
 
-def _own_ssds(config: JsonObject) -> JsonObject:
+def _attached_ssds(config: JsonObject) -> JsonObject:
     """GKE makes ephemeral storage of the local SSDs that come with a machine type, and says so.
 
     Source: mozilla/terraform-modules #464, where the answer differs from the request on a3.

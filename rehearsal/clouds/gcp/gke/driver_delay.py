@@ -21,9 +21,9 @@ def seconds(environment: Mapping[str, str]) -> float:
     if not text:
         return _DEFAULT_S
     try:
-        asked = float(text)
+        requested = float(text)
     except ValueError:
-        asked = math.nan
-    if not 0 <= asked <= _LONGEST_S:  # also where it is not a number
+        requested = math.nan
+    if not 0 <= requested <= _LONGEST_S:  # also where it is not a number
         raise ValueError(f"{VARIABLE}={text}: must be seconds from 0 to {_LONGEST_S:.0f}")
-    return asked
+    return requested

@@ -17,15 +17,15 @@ from slicewright.rehearsal.clouds.gcp.gke.defaults import region_of
 _KEY = re.compile(r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+")
 
 
-def check_secrets_key(asked: JsonObject, location: str) -> None:
+def check_secrets_key(requested: JsonObject, location: str) -> None:
     """Raises CloudError. location: of the cluster."""
-    if asked.get("state") != "ENCRYPTED":
+    if requested.get("state") != "ENCRYPTED":
         return
-    key_location = _location("database_encryption.key_name", asked.get("keyName"))
+    key_location = _location("database_encryption.key_name", requested.get("keyName"))
     if key_location != region_of(location):
         raise google_error(
             400,
-            f'Database encryption key "{asked["keyName"]}" is in {key_location}; it must be in '
+            f'Database encryption key "{requested["keyName"]}" is in {key_location}; it must be in '
             f"{region_of(location)}, the region of the cluster.",
         )
 
@@ -54,14 +54,14 @@ def check_key_there(context: Context, key: object) -> None:
     raise google_error(400, f"Cloud KMS key {key} does not exist or is not enabled.")
 
 
-def database_encryption(asked: JsonObject) -> JsonObject:
+def database_encryption(requested: JsonObject) -> JsonObject:
     """As GKE answers."""
-    state = asked.get("state") or "DECRYPTED"
-    return {**asked, "state": state, "currentState": f"CURRENT_STATE_{state}"}
+    state = requested.get("state") or "DECRYPTED"
+    return {**requested, "state": state, "currentState": f"CURRENT_STATE_{state}"}
 
 
 def _location(field: str, key: object) -> str:
-    found = _KEY.fullmatch(str(key or ""))
-    if found is None:
+    parts = _KEY.fullmatch(str(key or ""))
+    if parts is None:
         raise google_error(400, f'Invalid value for field "{field}": "{key or ""}".')
-    return found[1]
+    return parts[1]

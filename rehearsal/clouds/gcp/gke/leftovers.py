@@ -54,23 +54,23 @@ _HEALTH_CHECKS = ("130.211.0.0/22", "35.191.0.0/16", "209.85.152.0/22", "209.85.
 
 
 def leave_of_cluster(context: Context, project: str, cluster: JsonObject, api: NodeApi) -> None:
-    left = _Left(context, project, cluster)
+    leftovers = _Leftovers(context, project, cluster)
     services = api.listed("/api/v1/services")
     for service in services:
         if service["spec"].get("type") == "LoadBalancer":
-            left.load_balancer(service)
-        left.endpoint_groups(service)
+            leftovers.load_balancer(service)
+        leftovers.endpoint_groups(service)
     by_name = {(s["metadata"]["namespace"], s["metadata"]["name"]): s for s in services}
     for ingress in api.listed("/apis/networking.k8s.io/v1/ingresses"):
-        if _of_gke(ingress):
-            left.ingress(ingress, by_name)
+        if _is_gke_ingress(ingress):
+            leftovers.ingress(ingress, by_name)
     for volume in api.listed("/api/v1/persistentvolumes"):
-        left.disk(volume)
+        leftovers.disk(volume)
     for content in api.listed(VOLUME_SNAPSHOTS):
-        left.snapshot(content)
+        leftovers.snapshot(content)
 
 
-class _Left:
+class _Leftovers:
     """Puts what is left on record; each can be repeated after a crash."""
 
     def __init__(self, context: Context, project: str, cluster: JsonObject) -> None:
@@ -153,14 +153,17 @@ class _Left:
             }
             for zone in self._cluster["locations"]:
                 self._put(
-                    NETWORK_ENDPOINT_GROUPS, zone, name or self._of_port(meta, port), dict(group)
+                    NETWORK_ENDPOINT_GROUPS,
+                    zone,
+                    name or self._port_group_name(meta, port),
+                    dict(group),
                 )
 
-    def _of_port(self, meta: JsonObject, port: str) -> str:
+    def _port_group_name(self, meta: JsonObject, port: str) -> str:
         """The name of what is made for a port of a Service. meta: the Service's."""
         digest = hashlib.sha256(f"{self._id}/{meta['uid']}/{port}".encode()).hexdigest()[:8]
-        made = f"k8s1-{self._id[:8]}-{meta['namespace']}-{meta['name']}"[:46]
-        return f"{made}-{port}-{digest}"
+        name = f"k8s1-{self._id[:8]}-{meta['namespace']}-{meta['name']}"[:46]
+        return f"{name}-{port}-{digest}"
 
     def ingress(self, ingress: JsonObject, services: Mapping[tuple[str, str], JsonObject]) -> None:
         """An external one, as GKE makes it today: frontends with names of the second scheme, which
@@ -175,9 +178,9 @@ class _Left:
         default = {"uid": "default", "namespace": "kube-system", "name": "default-http-backend"}
         url_map: JsonObject = {"defaultService": self._backend(default, "80")}
         if routed := [
-            {"paths": ["/*"], "service": self._backend(services[found]["metadata"], port)}
+            {"paths": ["/*"], "service": self._backend(services[service_key]["metadata"], port)}
             for service, port in _behind(ingress)
-            if (found := (meta["namespace"], service)) in services
+            if (service_key := (meta["namespace"], service)) in services
         ]:
             url_map["pathMatchers"] = [
                 {"name": "host", "defaultService": url_map["defaultService"], "pathRules": routed}
@@ -203,7 +206,7 @@ class _Left:
         """The backend service for a port of a Service, and its health check. Endpoint groups that
         are there are in use by it.
         """
-        name = self._of_port(meta, port)
+        name = self._port_group_name(meta, port)
         check = {"type": "HTTP", "description": "Default kubernetes L7 Loadbalancing health check"}
         link = self._put(HEALTH_CHECKS, None, name, check)
         collection = COLLECTIONS[NETWORK_ENDPOINT_GROUPS]
@@ -212,8 +215,8 @@ class _Left:
             key = f"{self._project}/{zone}/{name}"
             if group := self._context.store.get(NETWORK_ENDPOINT_GROUPS, key):
                 # Google removes only what nothing uses.
-                kept = {k: v for k, v in group.items() if k != "_until"}
-                self._context.store.put(NETWORK_ENDPOINT_GROUPS, key, kept)
+                fields = {k: v for k, v in group.items() if k != "_until"}
+                self._context.store.put(NETWORK_ENDPOINT_GROUPS, key, fields)
                 groups.append({"group": f"{API}/{collection.path(key)}", "balancingMode": "RATE"})
         about = {
             "kubernetes.io/service-name": f"{meta['namespace']}/{meta['name']}",
@@ -229,14 +232,14 @@ class _Left:
         return self._put(GLOBAL_BACKEND_SERVICES, None, name, backend)
 
     def disk(self, volume: JsonObject) -> None:
-        found = disk_of(self._project, volume, self._cluster)
-        if found is not None:
-            self._keep(DISKS, *found)
+        disk_record = disk_of(self._project, volume, self._cluster)
+        if disk_record is not None:
+            self._keep(DISKS, *disk_record)
 
     def snapshot(self, content: JsonObject) -> None:
-        found = snapshot_of(self._project, content, self._cluster)
-        if found is not None:
-            self._keep(SNAPSHOTS, *found)
+        snapshot_record = snapshot_of(self._project, content, self._cluster)
+        if snapshot_record is not None:
+            self._keep(SNAPSHOTS, *snapshot_record)
 
     def _keep(self, kind: Kind[JsonObject], key: str, resource: JsonObject) -> None:
         """One that an earlier cluster left is older, and stays as it is."""
@@ -258,12 +261,12 @@ class _Left:
         return link
 
 
-def _of_gke(ingress: JsonObject) -> bool:
+def _is_gke_ingress(ingress: JsonObject) -> bool:
     """Whether GKE makes an external load balancer for it. Source: GKE documentation, "GKE Ingress
     for Application Load Balancers".
     """
-    wanted = (ingress["metadata"].get("annotations") or {}).get(_INGRESS_CLASS, "gce")
-    return wanted == "gce" and not ingress["spec"].get("ingressClassName")
+    ingress_class = (ingress["metadata"].get("annotations") or {}).get(_INGRESS_CLASS, "gce")
+    return ingress_class == "gce" and not ingress["spec"].get("ingressClassName")
 
 
 def _behind(ingress: JsonObject) -> Iterator[tuple[str, str]]:
@@ -279,12 +282,12 @@ def _behind(ingress: JsonObject) -> Iterator[tuple[str, str]]:
 def _exposed(service: JsonObject) -> Iterator[tuple[str, str | None]]:
     """Ports for which endpoint groups are made, and the name that the Service gives them."""
     try:
-        asked = json.loads((service["metadata"].get("annotations") or {}).get(_NEG, "{}"))
+        requested = json.loads((service["metadata"].get("annotations") or {}).get(_NEG, "{}"))
     except ValueError:
         return
-    if asked.get("exposed_ports"):
-        for port, settings in asked["exposed_ports"].items():
+    if requested.get("exposed_ports"):
+        for port, settings in requested["exposed_ports"].items():
             yield port, (settings or {}).get("name")
-    elif asked.get("ingress"):
+    elif requested.get("ingress"):
         for declared in service["spec"].get("ports") or ():
             yield str(declared["port"]), None

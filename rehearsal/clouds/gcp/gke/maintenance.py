@@ -29,15 +29,15 @@ _LEAST = timedelta(hours=48)
 _AT_ONCE = timedelta(hours=4)
 
 
-def changed_policy(before: JsonObject | None, asked: JsonObject) -> JsonObject:
+def changed_policy(before: JsonObject | None, requested: JsonObject) -> JsonObject:
     """The policy as GKE keeps it. Raises CloudError.
 
     before: the one that the cluster has. GKE refuses a change of another one than it has.
     """
-    version = asked.get("resourceVersion")
+    version = requested.get("resourceVersion")
     if version and before and version != before.get("resourceVersion"):
         raise google_error(409, "Maintenance policy was changed since it was read.")
-    window = dict(asked.get("window") or {})
+    window = dict(requested.get("window") or {})
     if "dailyMaintenanceWindow" in window:
         daily = window["dailyMaintenanceWindow"]
         if not re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", str(daily.get("startTime"))):

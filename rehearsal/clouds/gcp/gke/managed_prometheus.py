@@ -22,8 +22,8 @@ def install_managed_collection(api: NodeApi, cluster: JsonObject) -> None:
     they stay.
     """
     if cluster["monitoringConfig"]["managedPrometheusConfig"].get("enabled"):
-        for one in definitions():
-            api.install("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", one)
+        for definition in definitions():
+            api.install("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 
 
 def definitions() -> list[JsonObject]:

@@ -25,10 +25,10 @@ def observed(cluster: JsonObject) -> JsonObject:
     metrics = _components(cluster, "monitoring", _DEFAULT_METRICS)
     prometheus = monitoring.get("managedPrometheusConfig", {"enabled": True})
     logs = _components(cluster, "logging", _DEFAULT_LOGS)
-    for what, components in (("monitoring", metrics), ("logging", logs)):
+    for kind, components in (("monitoring", metrics), ("logging", logs)):
         if components and "SYSTEM_COMPONENTS" not in components:
             raise google_error(
-                400, f"SYSTEM_COMPONENTS must be enabled in {what}_config for any other component."
+                400, f"SYSTEM_COMPONENTS must be enabled in {kind}_config for any other component."
             )
     need = [c for c in metrics if c in _BY_PROMETHEUS]
     if need and not prometheus.get("enabled"):
@@ -59,11 +59,11 @@ def check_services(requested: JsonObject) -> None:
         )
 
 
-def _components(cluster: JsonObject, what: str, default: tuple[str, ...]) -> list[str]:
+def _components(cluster: JsonObject, kind: str, default: tuple[str, ...]) -> list[str]:
     """An empty component config is none of them, and so is the service `none` of old:
     terraform-google-modules/terraform-google-kubernetes-engine #1786.
     """
-    stated = (cluster.get(f"{what}Config") or {}).get("componentConfig")
+    stated = (cluster.get(f"{kind}Config") or {}).get("componentConfig")
     if stated is not None:
         return list(stated.get("enableComponents") or ())
-    return [] if cluster.get(f"{what}Service") == "none" else list(default)
+    return [] if cluster.get(f"{kind}Service") == "none" else list(default)

@@ -27,7 +27,7 @@ class ClusterNetwork:
     network: str
     subnetwork: str
 
-    def as_answered(self) -> JsonObject:
+    def answer_fields(self) -> JsonObject:
         """The fields of a cluster that say it."""
         return {
             "network": self.network.rpartition("/")[2],
@@ -55,17 +55,17 @@ def check_network(
     if network is None:
         raise google_error(400, f'Network "{name}" does not exist in project {owner}.')
     region = region_of(location)
-    subnet_owner, wanted = _parts(str(requested.get("subnetwork") or ""), owner)
-    found = [
+    subnet_owner, subnet_name = _parts(str(requested.get("subnetwork") or ""), owner)
+    subnets = [
         s
         for s in store.values(SUBNETWORKS, prefix=f"{subnet_owner}/{region}/")
-        if s["network"] == network["selfLink"] and wanted in ("", s["name"])
+        if s["network"] == network["selfLink"] and subnet_name in ("", s["name"])
     ]
-    if not found:
-        what = f'Subnetwork "{wanted}"' if wanted else "A subnetwork"
-        raise google_error(400, f'{what} of network "{name}" does not exist in region {region}.')
+    if not subnets:
+        subject = f'Subnetwork "{subnet_name}"' if subnet_name else "A subnetwork"
+        raise google_error(400, f'{subject} of network "{name}" does not exist in region {region}.')
     policy = requested.get("ipAllocationPolicy") or {}
-    _check_ranges(found[0], policy)
+    _check_ranges(subnets[0], policy)
     if owner != project and not policy.get("clusterSecondaryRangeName"):
         # GKE adds no ranges to the subnetworks of another project.
         raise google_error(
@@ -75,7 +75,7 @@ def check_network(
         )
     return ClusterNetwork(
         network=f"projects/{owner}/global/networks/{name}",
-        subnetwork=f"projects/{owner}/regions/{region}/subnetworks/{found[0]['name']}",
+        subnetwork=f"projects/{owner}/regions/{region}/subnetworks/{subnets[0]['name']}",
     )
 
 
@@ -100,8 +100,8 @@ def check_subnetwork_rights(store: Store, project: str, cluster: JsonObject) -> 
 def _parts(path: str, default: str) -> tuple[str, str]:
     """Project and name of a name, a path or a link."""
     *_, last = path.split("/")
-    _, found, rest = path.partition("projects/")
-    return (rest.split("/")[0] if found else default), last
+    _, separator, rest = path.partition("projects/")
+    return (rest.split("/")[0] if separator else default), last
 
 
 def _check_shared(store: Store, host: str, project: str) -> None:

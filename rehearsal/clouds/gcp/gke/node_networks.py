@@ -49,8 +49,8 @@ def check_node_networks(
     store: Store, project: str, location: str, cluster: JsonObject, pool: JsonObject
 ) -> None:
     """Raises CloudError. pool: as requested."""
-    asked = (pool.get("networkConfig") or {}).get("additionalNodeNetworkConfigs") or []
-    if not asked:
+    requested = (pool.get("networkConfig") or {}).get("additionalNodeNetworkConfigs") or []
+    if not requested:
         return
     config = pool.get("config") or {}
     machine = config.get("machineType") or "e2-medium"
@@ -63,24 +63,28 @@ def check_node_networks(
             400, f"Multi-networking is not supported on image type {config['imageType']}."
         )
     most = _MOST.get(machine, _ORDINARY)
-    if len(asked) > most:
+    if len(requested) > most:
         raise google_error(
             400,
-            f"Machine type {machine} takes {most} additional networks, {len(asked)} were asked "
+            f"Machine type {machine} takes {most} additional networks, {len(requested)} were asked "
             "for.",
         )
-    owner, own = str(cluster["networkConfig"]["network"]).split("/")[1::3]
-    used = {own} if owner == project else set()
-    for one in asked:
-        network, subnetwork = (_last(one.get(key)) for key in ("network", "subnetwork"))
+    owner, cluster_network = str(cluster["networkConfig"]["network"]).split("/")[1::3]
+    used = {cluster_network} if owner == project else set()
+    for node_network in requested:
+        network, subnetwork = (_last(node_network.get(key)) for key in ("network", "subnetwork"))
         if network in used:
             raise google_error(
                 400, f'Network "{network}" is the network of more than one interface.'
             )
         used.add(network)
-        found = store.get(NETWORKS, f"{project}/{network}")
-        there = store.get(SUBNETWORKS, f"{project}/{region_of(location)}/{subnetwork}")
-        if found is None or there is None or there["network"] != found["selfLink"]:
+        network_record = store.get(NETWORKS, f"{project}/{network}")
+        subnet_record = store.get(SUBNETWORKS, f"{project}/{region_of(location)}/{subnetwork}")
+        if (
+            network_record is None
+            or subnet_record is None
+            or subnet_record["network"] != network_record["selfLink"]
+        ):
             raise google_error(
                 400,
                 f'Subnetwork "{subnetwork}" of network "{network}" does not exist in region '

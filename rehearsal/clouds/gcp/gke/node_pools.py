@@ -85,9 +85,9 @@ class NodePools:
         pools = "projects.locations.clusters.nodePools"
         return {
             f"{pools}.create": self._create,
-            f"{pools}.get": lambda params, _: self.shown(find_pool(self._store, params["name"])),
+            f"{pools}.get": lambda params, _: self.describe(find_pool(self._store, params["name"])),
             f"{pools}.list": lambda params, _: {
-                "nodePools": [self.shown(p) for p in pools_of(self._store, params["parent"])]
+                "nodePools": [self.describe(p) for p in pools_of(self._store, params["parent"])]
             },
             f"{pools}.update": self._update,
             f"{pools}.setSize": self._set_size,
@@ -105,7 +105,7 @@ class NodePools:
             "container.nodes.recreate": self._finish_recreate,
         }
 
-    def shown(self, item: NodePoolRecord) -> JsonObject:
+    def describe(self, item: NodePoolRecord) -> JsonObject:
         """The pool as GetNodePool answers."""
         pool = {k: v for k, v in item["pool"].items() if k != "etag_seed"}
         project = item["key"].split("/")[1]
@@ -157,7 +157,7 @@ class NodePools:
 
     def converge(self, key: str) -> None:
         """Gives the pool the nodes it asks for. On failure records it and raises CloudError."""
-        with self._converging.of(key):  # an operation and the autoscaler, one after the other
+        with self._converging.lock(key):  # an operation and the autoscaler, one after the other
             self._converge(key)
 
     def _converge(self, key: str) -> None:
@@ -221,8 +221,8 @@ class NodePools:
         return all(self._has_stock(item, zone) for zone in item["pool"]["locations"])
 
     def _has_stock(self, item: NodePoolRecord, zone: str) -> bool:
-        pool, taken = item["pool"], {node["index"] for node in item["nodes"]}
-        index = next(i for i in itertools.count() if i not in taken)
+        pool, indexes = item["pool"], {node["index"] for node in item["nodes"]}
+        index = next(i for i in itertools.count() if i not in indexes)
         return self._context.faults.has_stock(
             pool=pool["name"], labels=pool["config"].get("labels", {}), index=index, zone=zone
         )
@@ -455,7 +455,7 @@ def _channel(cluster: JsonObject) -> str:
 
 
 def _refuse_unsupported(changes: JsonObject) -> None:
-    known = {*_POOL_IN_PLACE, *_WRAPPED, *_CONFIG_RECREATES, "nodeVersion", "nodeNetworkConfig"}
+    fields = {*_POOL_IN_PLACE, *_WRAPPED, *_CONFIG_RECREATES, "nodeVersion", "nodeNetworkConfig"}
     for field in changes:
         if field == "accelerators":
             raise google_error(
@@ -463,7 +463,7 @@ def _refuse_unsupported(changes: JsonObject) -> None:
                 "Updating accelerator type, count or partition size of a node pool is "
                 "not supported.",
             )
-        if field not in known:
+        if field not in fields:
             raise google_error(
                 400, f"The rehearsal's cloud does not update {field} of a node pool."
             )

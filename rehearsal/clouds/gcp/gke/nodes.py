@@ -81,7 +81,7 @@ def desired_nodes(
         counts=counts_of(item),
         generation=item["generation"],
         settings=node_settings(pool),
-        new_name=lambda _zone, _taken: (
+        new_name=lambda _zone, _used_names: (
             f"{prefix}-{group}-{''.join(secrets.choice(_NAME_ALPHABET) for _ in range(4))}"
         ),
         manifest=lambda record: _node(item, record, project=project, faults=faults),
@@ -238,8 +238,8 @@ def _gpu_labels(config: JsonObject) -> dict[str, str]:
     return labels
 
 
-def _driver(config: JsonObject, asked: str) -> str | None:
-    """Its version once it is there. asked: what GKE is to install.
+def _driver(config: JsonObject, requested: str) -> str | None:
+    """Its version once it is there. requested: what GKE is to install.
 
     Where GKE installs none, Google's installer may do so later: the version that GKE would install
     by default. With the label that keeps GKE's device plugin off from the first moment, GKE does
@@ -248,11 +248,11 @@ def _driver(config: JsonObject, asked: str) -> str | None:
     """
     kind = config["accelerators"][0]["acceleratorType"]
     drivers = _BLACKWELL_DRIVERS if kind in _BLACKWELL else _DRIVERS
-    if asked == "INSTALLATION_DISABLED":
+    if requested == "INSTALLATION_DISABLED":
         return drivers["DEFAULT"]
     if config.get("labels", {}).get("gke-no-default-nvidia-gpu-device-plugin") == "true":
         return None
-    return drivers.get(asked)
+    return drivers.get(requested)
 
 
 def _sharing_name(sharing: JsonObject) -> str:
@@ -266,14 +266,14 @@ def _machine(pool: JsonObject, index: int, faults: Faults | None) -> JsonObject 
         return None
     gpu = config["accelerators"][0]
     sharing = gpu.get("gpuSharingConfig")
-    asked = gpu["gpuDriverInstallationConfig"]["gpuDriverVersion"]
+    requested = gpu["gpuDriverInstallationConfig"]["gpuDriverVersion"]
     machine: JsonObject = {
         "cloud": "gke",
         "gpu_model": GPU_MODELS[gpu["acceleratorType"]],
         "gpu_count": int(gpu["acceleratorCount"]),
         # None: no driver is installed.
-        "driver_version": _driver(config, asked),
-        "driver_by_installer": asked == "INSTALLATION_DISABLED",
+        "driver_version": _driver(config, requested),
+        "driver_by_installer": requested == "INSTALLATION_DISABLED",
         "driver_after_s": driver_delay.seconds(os.environ),
         "gke_gpu_config": {
             "GPUPartitionSize": gpu.get("gpuPartitionSize", ""),
@@ -286,7 +286,7 @@ def _machine(pool: JsonObject, index: int, faults: Faults | None) -> JsonObject 
         },
     }
     labels = config.get("labels", {})
-    fault = faults and faults.of_node(pool=pool["name"], labels=labels, index=index)
+    fault = faults and faults.node_fault(pool=pool["name"], labels=labels, index=index)
     if fault:
         machine["fault"] = fault
     return machine

@@ -36,7 +36,7 @@ class PodRange:
         # Granted in the same batch, and not on record before all of it is.
         unseen = self._granted - {node["index"] for node in pool["nodes"]}
         block = _block(pool["pool"])
-        if self._taken() + (len(unseen) + 1) * block > addresses:
+        if self._used() + (len(unseen) + 1) * block > addresses:
             subnetwork, name = self._range
             suffix = hashlib.sha256(subnetwork.encode()).hexdigest()[:16]
             raise NoCapacity(
@@ -46,7 +46,7 @@ class PodRange:
             )
         self._granted.add(index)
 
-    def _taken(self) -> int:
+    def _used(self) -> int:
         return sum(
             len(item["nodes"]) * _block(item["pool"])
             for item in self._store.values(NODE_POOLS)
@@ -54,8 +54,8 @@ class PodRange:
         )
 
 
-def _shares(store: Store, item: NodePoolRecord, wanted: tuple[str, str] | None) -> bool:
-    return _range_of(store, _cluster_key(item["key"])) == wanted
+def _shares(store: Store, item: NodePoolRecord, pod_range: tuple[str, str] | None) -> bool:
+    return _range_of(store, _cluster_key(item["key"])) == pod_range
 
 
 def _range_of(store: Store, cluster_key: str) -> tuple[str, str] | None:
@@ -65,15 +65,15 @@ def _range_of(store: Store, cluster_key: str) -> tuple[str, str] | None:
     return (network_of(cluster).subnetwork, name) if name else None
 
 
-def _addresses(store: Store, wanted: tuple[str, str]) -> int | None:
-    path, name = wanted
+def _addresses(store: Store, pod_range: tuple[str, str]) -> int | None:
+    path, name = pod_range
     _, project, _, region, _, subnetwork = path.split("/")
-    found = store.get(SUBNETWORKS, f"{project}/{region}/{subnetwork}") or {}
+    subnetwork_record = store.get(SUBNETWORKS, f"{project}/{region}/{subnetwork}") or {}
     return next(
         (
-            ipaddress.ip_network(one["ipCidrRange"]).num_addresses
-            for one in found.get("secondaryIpRanges", ())
-            if one["rangeName"] == name
+            ipaddress.ip_network(secondary_range["ipCidrRange"]).num_addresses
+            for secondary_range in subnetwork_record.get("secondaryIpRanges", ())
+            if secondary_range["rangeName"] == name
         ),
         None,
     )

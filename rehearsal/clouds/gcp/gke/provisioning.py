@@ -80,10 +80,10 @@ def _is_new(pool: JsonObject) -> bool:
     return "status" not in pool
 
 
-def _check_run_time(asked: str, longest_s: int) -> None:
-    found = _DURATION.fullmatch(asked)
-    if found is None or not _SHORTEST_S <= int(found[1]) <= longest_s:
+def _check_run_time(requested: str, longest_s: int) -> None:
+    parts = _DURATION.fullmatch(requested)
+    if parts is None or not _SHORTEST_S <= int(parts[1]) <= longest_s:
         raise google_error(
             400,
-            f"Invalid max run duration {asked}: must be {_SHORTEST_S}s to {longest_s}s.",
+            f"Invalid max run duration {requested}: must be {_SHORTEST_S}s to {longest_s}s.",
         )

@@ -82,10 +82,10 @@ class Added(NamedTuple):
     """Whether they have no external addresses."""
 
 
-def check_quotas(context: Context, project: str, location: str, asked: Iterable[Added]) -> None:
+def check_quotas(context: Context, project: str, location: str, additions: Iterable[Added]) -> None:
     """Raises CloudError 403 with every quota that the request would exceed."""
     request: Counter[str] = Counter()
-    for added in asked:
+    for added in additions:
         per_node = _per_node(added.config, private=added.private)
         request.update({k: v * added.nodes for k, v in per_node.items()})
     limits = {name: _limit(context, name) for name in request}
@@ -114,20 +114,20 @@ def check_networks(context: Context, project: str) -> None:
         raise google_error(403, f"Quota 'NETWORKS' exceeded.  Limit: {limit:.1f} globally.")
 
 
-def shown(context: Context, project: str, region: str) -> list[JsonObject]:
+def region_quotas(context: Context, project: str, region: str) -> list[JsonObject]:
     """The quotas of a region that Compute Engine shows: those that its API has a name for."""
-    known = document("compute")["schemas"]["Quota"]["properties"]["metric"]["enum"]
+    metrics = document("compute")["schemas"]["Quota"]["properties"]["metric"]["enum"]
     used = _used(context, project, region)
-    return [_shown(context, name, used[name]) for name in sorted(NAMES & set(known))]
+    return [_describe_quota(context, name, used[name]) for name in sorted(NAMES & set(metrics))]
 
 
 def shown_of_project(context: Context, project: str) -> list[JsonObject]:
     used = _used(context, project, region=None)
     used["NETWORKS"] = _networks(context, project)
-    return [_shown(context, name, used[name]) for name in sorted(_OF_PROJECT)]
+    return [_describe_quota(context, name, used[name]) for name in sorted(_OF_PROJECT)]
 
 
-def _shown(context: Context, name: str, used: int) -> JsonObject:
+def _describe_quota(context: Context, name: str, used: int) -> JsonObject:
     limit = _limit(context, name)
     return {
         "metric": name,
@@ -156,35 +156,35 @@ def _per_node(config: JsonObject, *, private: bool) -> dict[str, int]:
     filled = fill_node_config(config)
     disk = config.get("bootDisk") or {}
     kind = str(disk.get("diskType") or filled["diskType"])
-    found = {_DISKS.get(kind, "DISKS_TOTAL_GB"): int(disk.get("sizeGb") or filled["diskSizeGb"])}
+    amounts = {_DISKS.get(kind, "DISKS_TOTAL_GB"): int(disk.get("sizeGb") or filled["diskSizeGb"])}
     if not private:
-        found["IN_USE_ADDRESSES"] = 1
+        amounts["IN_USE_ADDRESSES"] = 1
     if kind_of(filled) in (BY_NAME, ANY_OR_FAIL):
         # The reservation has counted its machines already: Compute Engine, "How reservations work".
-        return found
+        return amounts
     # Flex-start too: Compute Engine, "Flex-start VMs", quota.
     preemptible = any(config.get(key) for key in ("spot", "preemptible", "flexStart"))
     machine = machines()[filled["machineType"]]
-    found["CPUS_ALL_REGIONS"] = machine.vcpu
+    amounts["CPUS_ALL_REGIONS"] = machine.vcpu
     if machine.name.startswith(_SHARED_CPUS) and not preemptible:
-        found["CPUS"] = machine.vcpu
+        amounts["CPUS"] = machine.vcpu
     for gpu in filled.get("accelerators", []):
         count = int(gpu["acceleratorCount"])
         spot = "PREEMPTIBLE_" if preemptible else ""
-        found[spot + _GPUS[gpu["acceleratorType"]]] = count
-        found["GPUS_ALL_REGIONS"] = count
-    return found
+        amounts[spot + _GPUS[gpu["acceleratorType"]]] = count
+        amounts["GPUS_ALL_REGIONS"] = count
+    return amounts
 
 
 def _used(context: Context, project: str, region: str | None) -> Counter[str]:
     """In the region, and of the project's quotas in all."""
     used: Counter[str] = Counter()
     for key, item in context.store.items(NODE_POOLS, prefix=f"projects/{project}/"):
-        there = region_of(key.split("/")[3]) == region
+        in_region = region_of(key.split("/")[3]) == region
         nodes = max(len(item["nodes"]), sum(counts_of(item).values()))
         private = bool(item["pool"]["networkConfig"]["enablePrivateNodes"])
         per_node = _per_node(item["pool"]["config"], private=private)
-        used.update({k: v * nodes for k, v in per_node.items() if there or k in _OF_PROJECT})
+        used.update({k: v * nodes for k, v in per_node.items() if in_region or k in _OF_PROJECT})
     return used
 
 

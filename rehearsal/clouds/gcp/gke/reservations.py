@@ -47,7 +47,7 @@ def check_reserved(
         if kind == BY_NAME:
             value = config["reservationAffinity"]["values"][0]
             free = _free_by_name(listed, users, project, value, zone, machine)
-            what = f'specific reservation "{value}"'
+            subject = f'specific reservation "{value}"'
             if free is None:
                 raise google_error(
                     404,
@@ -56,12 +56,12 @@ def check_reserved(
                 )
         else:
             free = _free_of_any(listed, users, project, zone, machine)
-            what = "any matching reservation"
+            subject = "any matching reservation"
         if nodes > free:
             raise google_error(
                 429,
                 "Reservation does not have enough resources for the request: "
-                f'{what} is insufficient for node pool "{pool}" at zone "{zone}": required '
+                f'{subject} is insufficient for node pool "{pool}" at zone "{zone}": required '
                 f"{nodes} and short of {nodes - free} VM count of machine type {machine}.",
             )
 
@@ -78,29 +78,29 @@ def reservation_of(context: Context, owner: str, zone: str, name: str) -> JsonOb
             "asks for, and it is not known which."
         )
     users = [_Use(item) for _, item in context.store.items(NODE_POOLS)]
-    found = next(
+    reservation = next(
         (r for r in listed if (r.name, r.zone, r.project or owner) == (name, zone, owner)), None
     )
-    if found is None:
+    if reservation is None:
         return None
     used = sum(
-        use.nodes(zone, found.machine_type)
+        use.nodes(zone, reservation.machine_type)
         for use in users
         if kind_of(use.config) == BY_NAME
         and _parts_of(use.config, use.project, owner, name) is not None
     )
     shared: JsonObject = {"shareType": "LOCAL"}
-    if found.shared_with:
-        projects = {other: {"projectId": other} for other in found.shared_with}
+    if reservation.shared_with:
+        projects = {other: {"projectId": other} for other in reservation.shared_with}
         shared = {"shareType": "SPECIFIC_PROJECTS", "projectMap": projects}
     return {
         "name": name,
         "status": "READY",
-        "specificReservationRequired": found.specific,
+        "specificReservationRequired": reservation.specific,
         "specificReservation": {
-            "count": str(found.count),
-            "inUseCount": str(min(found.taken + used, found.count)),
-            "instanceProperties": {"machineType": found.machine_type},
+            "count": str(reservation.count),
+            "inUseCount": str(min(reservation.taken + used, reservation.count)),
+            "instanceProperties": {"machineType": reservation.machine_type},
         },
         "shareSettings": shared,
     }
@@ -114,8 +114,8 @@ class _Use:
 
     @property
     def config(self) -> JsonObject:
-        found: JsonObject = self.item["pool"]["config"]
-        return found
+        config: JsonObject = self.item["pool"]["config"]
+        return config
 
     @property
     def project(self) -> str:
@@ -143,7 +143,7 @@ def _free_by_name(
     owner = path["project"] or project
     if path["block"] and owner != project:
         raise google_error(400, "Shared extended reservations are not supported by GKE.")
-    found = next(
+    reservation = next(
         (
             r
             for r in listed
@@ -152,22 +152,22 @@ def _free_by_name(
         ),
         None,
     )
-    if found is None or found.machines(path["block"], path["sub_block"]) is None:
+    if reservation is None or reservation.machines(path["block"], path["sub_block"]) is None:
         return None
-    if found.machine_type != machine or not found.specific:
+    if reservation.machine_type != machine or not reservation.specific:
         return 0
     used = [
         (parts, use.nodes(zone, machine))
         for use in users
         if kind_of(use.config) == BY_NAME
-        and (parts := _parts_of(use.config, use.project, owner, found.name)) is not None
+        and (parts := _parts_of(use.config, use.project, owner, reservation.name)) is not None
     ]
-    asked = (path["block"], path["sub_block"])
-    free = found.count - found.taken - sum(n for _, n in used)
+    requested = (path["block"], path["sub_block"])
+    free = reservation.count - reservation.taken - sum(n for _, n in used)
     for depth in (1, 2):
-        if asked[depth - 1] is not None:
-            inside = sum(n for parts, n in used if parts[:depth] == asked[:depth])
-            free = min(free, (found.machines(*_cut(asked, depth)) or 0) - inside)
+        if requested[depth - 1] is not None:
+            inside = sum(n for parts, n in used if parts[:depth] == requested[:depth])
+            free = min(free, (reservation.machines(*_cut(requested, depth)) or 0) - inside)
     return max(free, 0)
 
 

@@ -56,18 +56,18 @@ def _check_blue_green(settings: JsonObject) -> None:
             400, "standard_rollout_policy: batch_percentage must be in (0, 1], counts positive."
         )
     for soak in (policy.get("batchSoakDuration"), chosen.get("nodePoolSoakDuration")):
-        found = _DURATION.fullmatch(str(soak or "0s"))
-        if found is None or int(found[1]) > _LONGEST_SOAK_S:
+        parts = _DURATION.fullmatch(str(soak or "0s"))
+        if parts is None or int(parts[1]) > _LONGEST_SOAK_S:
             raise google_error(
                 400, f"Invalid soak duration {soak}: must be 0s to {_LONGEST_SOAK_S}s."
             )
 
 
-def fill_upgrade(asked: JsonObject) -> JsonObject:
+def fill_upgrade(requested: JsonObject) -> JsonObject:
     """With GKE's defaults: one node more; blue-green by single nodes, and an hour at the end."""
-    if not is_blue_green(asked):
-        return {"strategy": "SURGE", "maxSurge": 1, **asked}
-    chosen = asked.get("blueGreenSettings") or {}
+    if not is_blue_green(requested):
+        return {"strategy": "SURGE", "maxSurge": 1, **requested}
+    chosen = requested.get("blueGreenSettings") or {}
     policy = chosen.get("standardRolloutPolicy") or {"batchNodeCount": 1}
     return {
         "strategy": "BLUE_GREEN",

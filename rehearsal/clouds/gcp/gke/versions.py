@@ -17,19 +17,19 @@ _FORM = re.compile(r"1\.(\d+)(?:\.(\d+)(?:-gke\.(\d+))?)?")
 _MINORS = range(34, 38)
 
 
-def chosen(asked: str) -> str:
+def chosen(requested: str) -> str:
     """The full version for one that may be cut short; `-` and `latest` are GKE's choice.
 
     Raises CloudError.
     """
-    if asked in ("-", "latest"):
+    if requested in ("-", "latest"):
         return VERSION
-    match = _FORM.fullmatch(asked)
+    match = _FORM.fullmatch(requested)
     if match is None or int(match[1]) not in _MINORS:
-        raise _unsupported(asked)
+        raise _unsupported(requested)
     if match[3] is not None:
-        return asked
-    if f"{VERSION}.".startswith((f"{asked}.", f"{asked}-")):
+        return requested
+    if f"{VERSION}.".startswith((f"{requested}.", f"{requested}-")):
         return VERSION
     return f"1.{match[1]}.{match[2] or 1}-gke.1000000"
 
@@ -50,25 +50,25 @@ def server_config() -> JsonObject:
     }
 
 
-def upgraded(current: str, asked: str) -> str:
+def upgraded(current: str, requested: str) -> str:
     """Raises CloudError where it is lower than the current one, or more than a minor higher.
 
     Source: Google Cloud, "About GKE cluster upgrades": no downgrade of a minor version of the
     control plane, and one minor version at a time.
     """
-    wanted = chosen(asked)
-    (old, *_), (new, *_) = _numbers(current), _numbers(wanted)
-    if _numbers(wanted) < _numbers(current):
+    target = chosen(requested)
+    (old, *_), (new, *_) = _numbers(current), _numbers(target)
+    if _numbers(target) < _numbers(current):
         raise google_error(
-            400, f'Master version "{wanted}" is lower than the current version "{current}".'
+            400, f'Master version "{target}" is lower than the current version "{current}".'
         )
     if new > old + 1:
         raise google_error(
             400,
-            f'Master cannot be upgraded from "{current}" to "{wanted}": cannot upgrade the master '
+            f'Master cannot be upgraded from "{current}" to "{target}": cannot upgrade the master '
             "by more than one minor version at a time.",
         )
-    return wanted
+    return target
 
 
 def _numbers(version: str) -> tuple[int, ...]:

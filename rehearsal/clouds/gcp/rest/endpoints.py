@@ -69,12 +69,12 @@ def terraform_endpoint(service: str, address: str) -> str:
 
 def terraform_variables(address: str) -> dict[str, str]:
     """What the official provider (pulumi-gcp is built on it) reads its endpoints from."""
-    found = {
+    variables = {
         name: terraform_endpoint(service, address) for service, name in TERRAFORM_VARIABLES.items()
     }
     # Not simulated, but pointed here all the same: no call of a rehearsal reaches Google.
     manager = client_endpoint("cloudresourcemanager", address)
-    return {**found, "GOOGLE_RESOURCE_MANAGER_V3_CUSTOM_ENDPOINT": f"{manager}v3/"}
+    return {**variables, "GOOGLE_RESOURCE_MANAGER_V3_CUSTOM_ENDPOINT": f"{manager}v3/"}
 
 
 def gcloud_variables(address: str) -> dict[str, str]:
@@ -107,12 +107,12 @@ def find(path: str) -> Target | None:
         if product != in_path:
             return None
         rest = after
-    asked, rest = _split_version(rest)
-    if asked is None:
+    requested, rest = _split_version(rest)
+    if requested is None:
         return None
     # Templates begin with the version unless it is a part of the service's base path.
     relative = rest if in_path else f"{version(service)}/{rest}"
-    return Target(service=service, version=asked, path=relative)
+    return Target(service=service, version=requested, path=relative)
 
 
 def _services() -> Mapping[str, str]:
@@ -120,9 +120,9 @@ def _services() -> Mapping[str, str]:
 
 
 def _split_version(path: str) -> tuple[str | None, str]:
-    asked: str | None = None
+    requested: str | None = None
     while True:
         first, slash, rest = path.partition("/")
         if not slash or not _VERSION.fullmatch(first):
-            return asked, path
-        asked, path = first, rest
+            return requested, path
+        requested, path = first, rest

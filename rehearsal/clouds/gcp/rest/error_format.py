@@ -79,8 +79,8 @@ def _reason(service: str, error: CloudError, details: list[JsonObject]) -> str:
         return "accessNotConfigured"
     if "CREDENTIALS_MISSING" in info:
         return "required"
-    own = _COMPUTE_REASONS if service == "compute" else {}
-    return own.get(error.reason) or _REASONS.get(error.reason) or _camel(error.reason)
+    service_reasons = _COMPUTE_REASONS if service == "compute" else {}
+    return service_reasons.get(error.reason) or _REASONS.get(error.reason) or _camel(error.reason)
 
 
 def _camel(name: str) -> str:

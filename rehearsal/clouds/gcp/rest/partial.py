@@ -36,7 +36,7 @@ def select(service: str, schema: Mapping[str, Any], mask: Mask, value: Any) -> A
     if schema.get("type") == "array":
         return [select(service, schema["items"], mask, item) for item in value or []]
     properties, extra = schema.get("properties", {}), schema.get("additionalProperties")
-    found: dict[str, Any] = {}
+    selected: dict[str, Any] = {}
     for name, inner in mask.items():
         members = [*(value or {})] if name == "*" else [name]
         for member in members:
@@ -44,21 +44,21 @@ def select(service: str, schema: Mapping[str, Any], mask: Mask, value: Any) -> A
             if member_schema is None:
                 raise _invalid(member)
             if isinstance(value, dict) and member in value:
-                found[member] = select(service, member_schema, inner, value[member])
+                selected[member] = select(service, member_schema, inner, value[member])
             elif inner:
                 # An absent field has no value to select from, but its mask may be wrong.
                 select(service, member_schema, inner, None)
-    return found
+    return selected
 
 
 def _list(tokens: list[str], text: str) -> dict[str, Mask]:
     """Consumes `a,b/c,d(e)` up to a closing parenthesis."""
-    found: dict[str, Mask] = {}
+    masks: dict[str, Mask] = {}
     while True:
         name, inner = _path(tokens, text)
-        found[name] = inner
+        masks[name] = inner
         if not tokens or tokens[0] != ",":
-            return found
+            return masks
         tokens.pop(0)
 
 
@@ -79,5 +79,5 @@ def _path(tokens: list[str], text: str) -> tuple[str, Mask]:
     return name, {}
 
 
-def _invalid(what: str) -> Exception:
-    return google_error(400, f"Invalid field selection {what}")
+def _invalid(problem: str) -> Exception:
+    return google_error(400, f"Invalid field selection {problem}")

@@ -43,11 +43,11 @@ def match(service: str, http_method: str, path: str) -> tuple[str, dict[str, str
         # Cheap first: Compute has 1,000 templates.
         if template.http_method != http_method or any(s not in path for s in template.literals):
             continue
-        found = _expression(service, template.method).fullmatch(path)
-        if found is not None:
+        parts = _expression(service, template.method).fullmatch(path)
+        if parts is not None:
             return template.method, {
                 name: _decoded(value, several="/" in value)
-                for name, value in zip(_names(template.path), found.groups(), strict=True)
+                for name, value in zip(_names(template.path), parts.groups(), strict=True)
             }
     return None
 

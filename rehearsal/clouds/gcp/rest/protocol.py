@@ -43,7 +43,7 @@ class GoogleRest:
         return endpoints.is_google(request.path)
 
     def answer(self, request: Request) -> Response:
-        request = _as_meant(request)
+        request = _undo_method_override(request)
         target = endpoints.find(request.path)
         if target is None:
             return _no_such_page(request.path)
@@ -66,16 +66,16 @@ class GoogleRest:
     ) -> JsonObject | None:
         """None for a path that the API does not have. Raises CloudError."""
         service = target.service
-        found = paths.match(service, request.method, target.path)
+        matched = paths.match(service, request.method, target.path)
         simulated = {endpoints.version(service), *_ALIASES.get(service, ())}
         if target.version not in simulated:
             raise not_simulated(
                 f"The rehearsal's cloud does not simulate {service} {target.version}; it has "
                 f"{', '.join(sorted(simulated))}."
             )
-        if found is None:
+        if matched is None:
             return None
-        method, in_path = found
+        method, in_path = matched
         self._authenticate(request, standard, service)
         description = find_method(service, method)
         params = {**query.typed(description, pairs), **in_path}
@@ -89,8 +89,10 @@ class GoogleRest:
                 f"internal error of the rehearsal's cloud: its answer of {service} {method} does "
                 f"not fit the API: {'; '.join(wrong)}",
             )
-        kept: JsonObject = partial.select(service, description.get("response", {}), mask, answer)
-        return kept
+        selected: JsonObject = partial.select(
+            service, description.get("response", {}), mask, answer
+        )
+        return selected
 
     def _authenticate(self, request: Request, standard: query.Standard, service: str) -> None:
         """Raises CloudError 401."""
@@ -112,7 +114,7 @@ class GoogleRest:
         raise google_error(401, f"{problem} {_CREDENTIAL_HELP}", details=[details])
 
 
-def _as_meant(request: Request) -> Request:
+def _undo_method_override(request: Request) -> Request:
     """A GET whose URL was too long comes as a POST of its query, with a header that says so."""
     override = request.headers.get("x-http-method-override")
     if override is None or request.method != "POST":

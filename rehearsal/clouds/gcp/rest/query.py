@@ -43,23 +43,25 @@ class Standard:
 def split(query: str) -> tuple[Standard, list[tuple[str, str]]]:
     """The standard parameters, and the others as sent. Raises CloudError 400."""
     pairs = parse_qsl(query, keep_blank_values=True)
-    given = {name: value for name, value in pairs if name in _STANDARD}
-    if given.get("alt", "json") != "json":
+    standard_values = {name: value for name, value in pairs if name in _STANDARD}
+    if standard_values.get("alt", "json") != "json":
         raise google_error(
-            400, f"Invalid value for alt: {given['alt']!r}; the rehearsal's cloud answers in json."
+            400,
+            f"Invalid value for alt: {standard_values['alt']!r}; the rehearsal's cloud answers in "
+            "json.",
         )
     for name in ("callback", "uploadType", "upload_protocol"):
-        if name in given:
+        if name in standard_values:
             raise google_error(
                 400,
                 f"Parameter {name} is not supported: no simulated method takes an upload or "
                 "answers with a script.",
             )
     standard = Standard(
-        pretty=given.get("prettyPrint", "true") != "false",
-        fields=given.get("fields"),
-        error_format=given.get("$.xgafv", "1"),
-        access_token=given.get("access_token") or given.get("oauth_token"),
+        pretty=standard_values.get("prettyPrint", "true") != "false",
+        fields=standard_values.get("fields"),
+        error_format=standard_values.get("$.xgafv", "1"),
+        access_token=standard_values.get("access_token") or standard_values.get("oauth_token"),
     )
     return standard, [(n, v) for n, v in pairs if n not in _STANDARD]
 
@@ -69,23 +71,23 @@ def typed(method: Mapping[str, Any], pairs: list[tuple[str, str]]) -> dict[str, 
 
     A value that is not of its parameter's type stays text, which the request's check refuses.
     """
-    known = method.get("parameters", {})
-    found: dict[str, Any] = {}
+    parameters = method.get("parameters", {})
+    values: dict[str, Any] = {}
     for name, text in pairs:
-        schema = known.get(name, {})
+        schema = parameters.get(name, {})
         if schema.get("location") == "path":
             raise google_error(400, f"Parameter {name} belongs into the path, not into the query.")
         value = _value(schema, text)
         if schema.get("repeated"):
-            found.setdefault(name, []).append(value)
-        elif name in found:
+            values.setdefault(name, []).append(value)
+        elif name in values:
             raise google_error(
                 400,
                 f"Invalid value at '{name}', Proto field is not repeating, cannot start list.",
             )
         else:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _value(schema: Mapping[str, Any], text: str) -> Any:

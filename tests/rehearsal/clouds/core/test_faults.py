@@ -43,7 +43,7 @@ class Injected:
 
     def met(self, calls: int) -> list[int]:
         """Which of so many calls, numbered from 1, meet a fault."""
-        return [n for n in range(1, calls + 1) if self.faults.of_call(*CALL)]
+        return [n for n in range(1, calls + 1) if self.faults.call_fault(*CALL)]
 
 
 def throttling(**more: Any) -> dict[str, Any]:
@@ -113,8 +113,8 @@ def test_a_fault_meets_the_calls_that_it_names(tmp_path: Path, more: dict, met: 
 
 def test_other_calls_meet_no_fault(tmp_path: Path) -> None:
     injected = Injected(tmp_path, throttling())
-    assert injected.faults.of_call("compute", "networks.get") is None
-    assert injected.faults.of_call("container", "networks.insert") is None
+    assert injected.faults.call_fault("compute", "networks.get") is None
+    assert injected.faults.call_fault("container", "networks.insert") is None
 
 
 def test_random_faults_depend_only_on_the_seed(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_an_event_happens_once_when_its_time_has_come(tmp_path: Path) -> None:
     assert injected.faults.due_events() == []
     injected.now_s += 5
     (event,) = injected.faults.due_events()
-    injected.faults.happened(event)
+    injected.faults.record_event(event)
     assert injected.faults.due_events() == []
     assert injected.restarted().due_events() == []
 

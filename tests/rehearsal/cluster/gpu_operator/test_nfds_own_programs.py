@@ -97,12 +97,12 @@ def test_their_note_on_the_node_is_read_as_the_stand_ins_own(
     features = cluster.client.get(
         f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
     )
-    of_node = [one for one in features["items"] if objects.node_of(one) == "gpu-0"]
+    node_fault = [one for one in features["items"] if objects.node_of(one) == "gpu-0"]
     noted = {
         name if "/" in name else f"{node_features.PREFIX}{name}"
         for name in node["metadata"]["annotations"][objects.OWNED].split(",")
     }
-    assert noted == set(objects.merged(of_node))
+    assert noted == set(objects.merged(node_fault))
 
 
 def test_a_node_whose_taint_the_worker_does_not_tolerate_stays_without_labels(

@@ -106,10 +106,10 @@ def test_held_partitioning_goes_on_when_it_is_let_go_though_mig_manager_was_recr
     change = {"nvidia.com/mig.config": "all-3g.40gb", "nvidia.com/mig.config.state": None}
     cluster.client.patch(path, {"metadata": {"labels": change}})
     cluster.until(path, lambda n: s1.label(n, "gpu.deploy.device-plugin") == PAUSED)
-    of_node = {"labelSelector": "app=nvidia-mig-manager", "fieldSelector": "spec.nodeName=held"}
-    (before,) = cluster.client.get(PODS, **of_node)["items"]
+    node_fault = {"labelSelector": "app=nvidia-mig-manager", "fieldSelector": "spec.nodeName=held"}
+    (before,) = cluster.client.get(PODS, **node_fault)["items"]
     cluster.client.delete(f"{PODS}/{before['metadata']['name']}")
-    cluster.until(path, lambda _: another(cluster.client.get(PODS, **of_node)["items"], before))
+    cluster.until(path, lambda _: another(cluster.client.get(PODS, **node_fault)["items"], before))
     assert s1.label(cluster.client.get(path), "mig.config.state") == "pending"
     silicon = cluster.directory / "nodes" / "held" / "silicon" / "state"
     assert [gpu.instances for gpu in state.load(silicon).gpus] == [()] * 8
