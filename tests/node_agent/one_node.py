@@ -17,6 +17,7 @@ from slicewright.kubeapi import ApiError, Client
 from slicewright.node_agent.cluster.restart_memory import RestartMemory
 from slicewright.node_agent.reporting.health import Health
 from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict.partitioning import Partitioning
 from slicewright.node_agent.verdict.renewal import Renewal
 from slicewright.node_agent.watch import NodeWatch, Pace
 from slicewright.rehearsal.cluster.node import container_runtime
@@ -127,6 +128,7 @@ class Node:
             health=Health(stall_after_s=30, stale_after_s=30, clock=self.clocks.monotonic),
             pace=self.pace,
             renewal=renewal if renews else None,
+            partitioning=Partitioning(driver_loaded=lambda: self.driver_loaded),
             clock=self.clocks.clock(),
         )
         try:

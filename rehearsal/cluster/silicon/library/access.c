@@ -6,9 +6,9 @@
  *
  * A file `.device-rules-N` in it: NVIDIA's hook has added the GPUs to the device rules of the
  * container's cgroup, when systemd had written the rules of the node's containers N times
- * (`<state>.device-rules`). `systemctl daemon-reload` writes them again, without the GPUs: the nodes
- * exist, and no open succeeds. Source: NVIDIA Container Toolkit, "Troubleshooting", containers
- * losing access to GPUs. */
+ * (`<state>.device-rules`). `systemctl daemon-reload` writes them again, without the GPUs: the
+ * nodes exist, and no open succeeds. Source: NVIDIA Container Toolkit, "Troubleshooting",
+ * containers losing access to GPUs. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/capability.h>
