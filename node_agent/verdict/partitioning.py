@@ -20,8 +20,8 @@ from slicewright.node_agent.verdict.node_checks import is_gpu_resource
 from slicewright.node_agent.verdict.verify import partitioning_in_progress, partitioning_verdict
 
 GKE_PATIENCE_S: Final = 300.0
-"""Without persistence each run of nvidia-smi starts eight GPUs for up to 24 s, and the partitioner
-runs it a few times. A partitioner that needs longer has failed, and a probe shows how.
+"""A partitioner that needs longer has failed, and a probe shows how. It runs nvidia-smi a few
+times, and each run starts eight GPUs without persistence for up to 24 s.
 """
 
 
