@@ -13,6 +13,7 @@ from slicewright.rehearsal.plugins.charts import (
     karpenter,
     keda,
     prometheus_stack,
+    volcano,
 )
 
 
@@ -103,6 +104,15 @@ _CHARTS: Sequence[Chart] = (
         check=keda.check,
         render=keda.render,
         # Its CRDs are templates, which go with the release.
+    ),
+    Chart(
+        name="volcano",
+        version=volcano.VERSION,
+        app_version=volcano.VERSION,
+        repository="https://volcano-sh.github.io/helm-charts",
+        check=volcano.check,
+        render=volcano.render,
+        # Its CRDs are templates, too.
     ),
 )
 

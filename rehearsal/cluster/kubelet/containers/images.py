@@ -141,7 +141,7 @@ def program(
         "k8s-driver-manager, container-toolkit, k8s-mig-manager, k8s-device-plugin "
         "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
         "command, GKE's nvidia-gpu-device-plugin and driver installers, Prometheus, its "
-        "operator and adapter, KEDA, and cert-manager; kwok simulates pods of other "
+        "operator and adapter, KEDA, Volcano, and cert-manager; kwok simulates pods of other "
         "registries"
     )
 
