@@ -14,6 +14,7 @@ from slicewright.rehearsal.plugins.charts import (
     keda,
     prometheus_stack,
     volcano,
+    volcano_device_plugin,
 )
 
 
@@ -113,6 +114,14 @@ _CHARTS: Sequence[Chart] = (
         check=volcano.check,
         render=volcano.render,
         # Its CRDs are templates, too.
+    ),
+    Chart(
+        name="volcano-vgpu-device-plugin",
+        version=volcano_device_plugin.VERSION,
+        app_version=volcano_device_plugin.VERSION,
+        repository="https://project-hami.github.io/volcano-vgpu-device-plugin",
+        check=volcano_device_plugin.check,
+        render=volcano_device_plugin.render,
     ),
 )
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from slicewright.infra import manifests, plan
+from slicewright.rehearsal.cluster.control_plane import process_images
+from slicewright.rehearsal.cluster.vgpu import volcano
+from slicewright.rehearsal.cluster.vgpu.cards import Sharing
 from slicewright.rehearsal.plugins.charts import find
+
+PROJECT = Path(__file__).resolve().parents[4]
 
 CHART = find("volcano", repository="https://volcano-sh.github.io/helm-charts", version="1.15.1")
 VALUES: dict[str, Any] = {"custom": {"admission_enable": False}}
@@ -93,3 +100,56 @@ def test_pods_get_the_placement_and_the_secret_of_the_values() -> None:
 )
 def test_values_without_a_program_are_refused(values: dict[str, Any], path: str) -> None:
     assert [at for at, _ in CHART.check(values)] == [path]
+
+
+PLUGIN = find(
+    "volcano-vgpu-device-plugin",
+    repository="https://project-hami.github.io/volcano-vgpu-device-plugin",
+    version="1.12.0",
+)
+
+
+def test_a_fleets_own_values_pass_both_charts() -> None:
+    fleet = plan.read_file(PROJECT / "tests/infra/golden/fractional-volcano.yaml")
+    charts = manifests.engine_charts(fleet)
+    assert [chart.release for chart in charts] == ["volcano", "volcano-vgpu-device-plugin"]
+    for chart, stand_in in zip(charts, (CHART, PLUGIN), strict=True):
+        assert stand_in.check(chart.values) == []
+        assert stand_in.version == chart.version
+    (daemon_set,) = (
+        made
+        for made in PLUGIN.render(charts[1].values, charts[1].release, "kube-system")
+        if made["kind"] == "DaemonSet"
+    )
+    pod = daemon_set["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"volcano.sh/vgpu": "on"}
+    for container in pod["containers"]:
+        assert process_images.runs_as_process(container["image"], container["name"])
+
+
+def test_the_plugin_reads_the_settings_of_the_values() -> None:
+    values = {
+        "nodeConfig": {"enabled": False},
+        "deviceConfig": {"nvidia": {"gpuMemoryFactor": 11, "deviceSplitCount": 4}},
+    }
+    assert PLUGIN.check(values) == []
+    (config,) = (m for m in PLUGIN.render(values, "p", "n") if m["kind"] == "ConfigMap")
+    assert volcano.VOLCANO.sharing(config) == Sharing(shares_per_card=4, memory_factor=11)
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({}, "nodeConfig.enabled"),
+        ({"nodeConfig": {"enabled": False}, "cdi": {"enabled": True}}, "cdi.enabled"),
+        (
+            {
+                "nodeConfig": {"enabled": False},
+                "deviceConfig": {"nvidia": {"resourceCoreName": "example.com/cores"}},
+            },
+            "deviceConfig.nvidia.resourceCoreName",
+        ),
+    ],
+)
+def test_settings_that_the_plugin_here_lacks_are_refused(values: dict[str, Any], path: str) -> None:
+    assert [at for at, _ in PLUGIN.check(values)] == [path]
