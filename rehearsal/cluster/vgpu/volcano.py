@@ -26,16 +26,18 @@ _MODE: Final = "hami-core"
 
 def _devices(cards: Sequence[Card], sharing: Sharing) -> Mapping[str, Devices]:
     """One device for each share, each unit of memory, and each percent of compute."""
-    counts = {
-        NUMBER: lambda card: sharing.shares_per_card,
-        MEMORY: sharing.memory_units,
-        CORES: lambda card: sharing.compute_percent,
-    }
     return {
-        resource: {
-            f"{card.uuid}-{number}": card.healthy for card in cards for number in range(count(card))
-        }
-        for resource, count in counts.items()
+        NUMBER: _list_devices(cards, [sharing.shares_per_card] * len(cards)),
+        MEMORY: _list_devices(cards, [sharing.memory_units(card) for card in cards]),
+        CORES: _list_devices(cards, [sharing.compute_percent] * len(cards)),
+    }
+
+
+def _list_devices(cards: Sequence[Card], counts: Sequence[int]) -> Devices:
+    return {
+        f"{card.uuid}-{number}": card.healthy
+        for card, count in zip(cards, counts, strict=True)
+        for number in range(count)
     }
 
 
