@@ -24,4 +24,6 @@ def of(fleets: Iterable[FleetPlan]) -> tuple[str, ...]:
             found.add("autoscaling")
         if isinstance(scaler, AdapterPlan):
             found.add("custom-metrics")
+        if fleet.engine is not None and fleet.engine.provider == "volcano":
+            found.add(workload_tools.VOLCANO)
     return tuple(sorted(found))

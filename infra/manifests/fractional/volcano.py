@@ -70,7 +70,11 @@ def _values(fleet: FleetPlan, engine: Engine) -> JsonObject:
     }
     if settings.image_pull_secrets:
         images["image_pull_secret"] = settings.image_pull_secrets[0]
-    custom: JsonObject = {"scheduler_config_override": scheduler_config(engine)}
+    custom: JsonObject = {
+        # Its webhooks check Volcano's own Jobs, and no workload of a fleet is one.
+        "admission_enable": False,
+        "scheduler_config_override": scheduler_config(engine),
+    }
     if labels := system_labels(fleet):
         custom["default_ns"] = dict(labels)
     return {"basic": images, "custom": custom}

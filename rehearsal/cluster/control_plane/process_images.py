@@ -26,6 +26,8 @@ _ALWAYS: Final = (
     r"^quay\.io/prometheus-operator/prometheus-operator[:@]",
     r"^ghcr\.io/kedacore/keda(-metrics-apiserver)?[:@]",
     r"^registry\.k8s\.io/prometheus-adapter/prometheus-adapter[:@]",
+    r"^([^ ]+/)?volcanosh/vc-(scheduler|controller-manager)[:@]",
+    r"^([^ ]+/)?projecthami/volcano-vgpu-device-plugin[:@]",
     r"^quay\.io/jetstack/cert-manager-controller[:@]",
 )
 _OF_NVIDIA: Final[Mapping[Operands, str]] = {

@@ -234,8 +234,12 @@ def _with_changes(
         file.chmod(0o644)
         file.write_text(text.replace(before, after))
     go_mod = work / "go.mod"
-    go_mod.write_text(
-        f"{(own / 'go.mod').read_text()}\nreplace {changed.path} => {json.dumps(str(copy))}\n"
+    shutil.copy(own / "go.mod", go_mod)
+    # Not by writing a line: the module may be replaced already, by another version.
+    subprocess.run(
+        [sdk.program, "mod", "edit", f"-replace={changed.path}={copy}", go_mod],
+        env=environment,
+        check=True,
     )
     shutil.copy(own / "go.sum", work / "go.sum")
     return go_mod

@@ -57,6 +57,9 @@ class Toolchain:
     """Node Feature Discovery's own; without it, stand-ins are in its pods."""
     nfd_master: Path | None = None
     nfd_gc: Path | None = None
+    volcano_scheduler: Path | None = None
+    volcano_controllers: Path | None = None
+    """Volcano's controllers; they make a PodGroup for each pod of its scheduler."""
     triton: Path | None = None
     """NVIDIA's tritonserver, in the tree of its wheel."""
 

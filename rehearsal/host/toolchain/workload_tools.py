@@ -40,6 +40,17 @@ _LISTENS_ON_THE_PODS_ADDRESS = (
 """All pods share this machine's network, and NFD's programs have no flag for an address: all would
 want port 8080, where others can reach it. The variable is of kubelet/pods/launching.py.
 """
+_VOLCANO = "1.15.1"
+_VOLCANO_MODULE = "volcano.sh/volcano"
+_PLACED_LAST = 'const PodQosLevel = "volcano.sh/qos-level"'
+_QUEUE_GATE = """
+
+// QueueAllocationGateKey is the scheduling gate of pods whose queue has no room for them yet.
+const QueueAllocationGateKey = GroupName + "/queue-allocation-gate\""""
+"""The only definition that Volcano 1.15.1 uses and volcano.sh/apis 1.14.0 lacks; the module proxy
+has no newer one. Source: volcano-sh/volcano v1.15.1,
+docs/design/scheduling-gates-queue-admission.md.
+"""
 _REPORTED_VERSION = "github.com/prometheus/common/version.Version"
 
 
@@ -88,6 +99,32 @@ def _of_flux(name: str, *, field: str, expected_s: float) -> Tool:
         # They have no flag that only reports a version.
         binaries=(Binary(field=field, name=name, package=f"github.com/fluxcd/{name}"),),
         source=GoModule(directory=_GO / field),
+        expected_s=expected_s,
+    )
+
+
+def _of_volcano(name: str, *, field: str, package: str, expected_s: float) -> Tool:
+    return Tool(
+        name=name,
+        version=_VOLCANO,
+        group="volcano",
+        # They can report a version, but it is not looked for on PATH: those there may be built with
+        # other libraries of Kubernetes.
+        binaries=(Binary(field=field, name=name, package=f"{_VOLCANO_MODULE}/cmd/{package}"),),
+        source=GoModule(
+            directory=_GO / "volcano",
+            ldflags=f"-s -w -X {_VOLCANO_MODULE}/pkg/version.Version=v{_VOLCANO}",
+            changed=Module(
+                path="volcano.sh/apis",
+                changes=(
+                    (
+                        "pkg/apis/scheduling/v1beta1/labels.go",
+                        _PLACED_LAST,
+                        _PLACED_LAST + _QUEUE_GATE,
+                    ),
+                ),
+            ),
+        ),
         expected_s=expected_s,
     )
 
@@ -186,6 +223,14 @@ TOOLS: tuple[Tool, ...] = (
     ),
     _of_flux("kustomize-controller", field="kustomize_controller", expected_s=300),
     _of_flux("source-controller", field="source_controller", expected_s=600),
+    # Nearly all their packages are the control plane's, in the same versions (go.mod).
+    _of_volcano("vc-scheduler", field="volcano_scheduler", package="scheduler", expected_s=120),
+    _of_volcano(
+        "vc-controller-manager",
+        field="volcano_controllers",
+        package="controller-manager",
+        expected_s=40,
+    ),
     Tool(
         # That of NVIDIA's chart v26.7.0.
         name="node-feature-discovery",
@@ -216,6 +261,8 @@ FLUX = "gitops"
 """The group of Flux's source-controller and kustomize-controller, likewise."""
 FEATURES = "feature-discovery"
 """The group of Node Feature Discovery's own programs, likewise."""
+VOLCANO = "volcano"
+"""The group of Volcano's scheduler and controllers, for fleets whose engine for fractions it is."""
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
@@ -225,7 +272,7 @@ feature-discovery: Pulumi's kubernetes provider, Flux's two controllers and the 
 Feature Discovery, for tests of `make soak` only; triton.
 """
 OF_TESTS: tuple[str, ...] = tuple(
-    group for group in GROUPS if group not in (PROVIDER, FLUX, FEATURES)
+    group for group in GROUPS if group not in (PROVIDER, FLUX, FEATURES, VOLCANO)
 )
 """Those that `make test-all` needs, and `--with all` obtains."""
 

@@ -13,6 +13,8 @@ from slicewright.rehearsal.plugins.charts import (
     karpenter,
     keda,
     prometheus_stack,
+    volcano,
+    volcano_device_plugin,
 )
 
 
@@ -103,6 +105,23 @@ _CHARTS: Sequence[Chart] = (
         check=keda.check,
         render=keda.render,
         # Its CRDs are templates, which go with the release.
+    ),
+    Chart(
+        name="volcano",
+        version=volcano.VERSION,
+        app_version=volcano.VERSION,
+        repository="https://volcano-sh.github.io/helm-charts",
+        check=volcano.check,
+        render=volcano.render,
+        # Its CRDs are templates, too.
+    ),
+    Chart(
+        name="volcano-vgpu-device-plugin",
+        version=volcano_device_plugin.VERSION,
+        app_version=volcano_device_plugin.VERSION,
+        repository="https://project-hami.github.io/volcano-vgpu-device-plugin",
+        check=volcano_device_plugin.check,
+        render=volcano_device_plugin.render,
     ),
 )
 

@@ -56,3 +56,12 @@ def test_a_stack_that_installs_a_chart_needs_what_runs_in_its_pods(
 def test_a_stack_has_keda_or_prometheus_adapter_and_not_the_other() -> None:
     fleet = plan.read_file(PROJECT / "tests/infra/golden/prometheus-adapter.yaml")
     assert set(tool_groups.of([fleet])) == {"custom-metrics", "monitoring", "triton"}
+
+
+def test_only_a_stack_whose_shares_volcano_places_needs_volcano(tmp_path: Path) -> None:
+    raw = yaml.safe_load((PROJECT / "stacks/Pulumi.fractional.yaml").read_text())
+    for provider, wanted in (("volcano", ("volcano",)), ("hami", ())):
+        raw["config"]["slicewright:fleet"]["fractional"]["provider"] = provider
+        file = tmp_path / "Pulumi.dev.yaml"
+        file.write_text(yaml.safe_dump(raw))
+        assert tool_groups.of([plan.read_file(file)]) == wanted

@@ -1,4 +1,4 @@
-"""The real programs of monitoring and autoscaling, each listening on its pod's own address.
+"""Real programs of monitoring, autoscaling and Volcano, each listening on its pod's own address.
 
 All pods share this machine's network. In their pods these programs listen on all addresses, or on
 localhost; here that would be reachable from elsewhere, and two pods would want the same port. So
@@ -35,6 +35,8 @@ class _Known:
 
 
 _KEDA_USER: Final = 65532
+_VOLCANO_PORTS: Final[Mapping[str, int]] = {"listen-address": 8080, "healthz-address": 11251}
+_DOCKER_HUB: Final = "docker.io/"
 _KNOWN: Final[Mapping[str, _Known]] = {
     "quay.io/prometheus/prometheus": _Known(
         path=lambda tools: tools.prometheus, listens={"web.listen-address": 9090}
@@ -62,18 +64,32 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "registry.k8s.io/prometheus-adapter/prometheus-adapter": _Known(
         path=lambda tools: tools.prometheus_adapter, listens={}, host="bind-address"
     ),
+    "docker.io/volcanosh/vc-scheduler": _Known(
+        path=lambda tools: tools.volcano_scheduler, listens=_VOLCANO_PORTS, user=0
+    ),
+    "docker.io/volcanosh/vc-controller-manager": _Known(
+        path=lambda tools: tools.volcano_controllers,
+        listens={**_VOLCANO_PORTS, "listen-address": 8081},
+        user=0,
+    ),
 }
+
+
+def _known_program(repository: str) -> _Known | None:
+    """Of Docker Hub's images, those of a mirror count too."""
+    name = "/".join(repository.split("/")[-2:])
+    return _KNOWN.get(repository) or _KNOWN.get(f"{_DOCKER_HUB}{name}")
 
 
 def user(repository: str) -> int | None:
     """The user of the image's own configuration; None for an image that is not one of these."""
-    known = _KNOWN.get(repository)
+    known = _known_program(repository)
     return known.user if known else None
 
 
 def follows_objects(repository: str) -> bool:
     """Whether the program waits for its mounted Secrets and ConfigMaps to change."""
-    return repository in _KNOWN
+    return _known_program(repository) is not None
 
 
 def command_line(
@@ -83,7 +99,7 @@ def command_line(
 
     Raises Unsupported where the environment was made without the program.
     """
-    known = _KNOWN.get(repository)
+    known = _known_program(repository)
     if known is None:
         return None
     path = known.path(tools)

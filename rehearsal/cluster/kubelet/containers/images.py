@@ -132,7 +132,7 @@ def program(
     argv = cluster_programs.command_line(container.repository, args, toolchain, address)
     if argv is not None:
         return Program(argv=argv)
-    for select in (_cluster_program, _operator_program, _workload_program):
+    for select in (_cluster_program, _operator_program, _engine_program, _workload_program):
         if (selected := select(container)) is not None:
             return selected
     raise Unsupported(
@@ -141,7 +141,7 @@ def program(
         "k8s-driver-manager, container-toolkit, k8s-mig-manager, k8s-device-plugin "
         "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
         "command, GKE's nvidia-gpu-device-plugin and driver installers, Prometheus, its "
-        "operator and adapter, KEDA, and cert-manager; kwok simulates pods of other "
+        "operator and adapter, KEDA, Volcano, and cert-manager; kwok simulates pods of other "
         "registries"
     )
 
@@ -254,6 +254,16 @@ def _device_plugin(container: _Container) -> Program:
         return _with_modules(Program(argv=argv, path=(*path, workloads)))
     python = (Path(sys.base_prefix), stand_ins.MPS_CONTROL)
     return Program(argv=argv, path=path, host_paths=(*path, *python))
+
+
+def _engine_program(container: _Container) -> Program | None:
+    """Selects among the images of engines that share GPUs."""
+    if container.name != "volcano-vgpu-device-plugin":
+        return None
+    if container.command:
+        return _sleeper("volcano-vgpu-monitor", "nothing here measures processes by container")
+    plugin = _module("slicewright.rehearsal.cluster.vgpu")
+    return replace(plugin, argv=(*plugin.argv, "volcano"))
 
 
 def _workload_program(container: _Container) -> Program | None:

@@ -517,6 +517,9 @@ def test_a_module_is_built_with_the_changes_of_the_table_and_stays_as_it_is(
     assert built() == "as published"
     with pytest.raises(ToolchainError, match="has 'nowhere' 0 times, where it is to be changed"):
         built(("dep.go", "nowhere", "changed"))
+    replaced = "\nreplace example.test/dep => example.test/dep v1.0.0\n"
+    (module / "go.mod").write_text((module / "go.mod").read_text() + replaced)
+    assert built(("dep.go", "published", "changed again")) == "as changed again"
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")

@@ -50,10 +50,12 @@ def test_optional_tools_are_not_required_by_other_rehearsals() -> None:
     assert fields_of["provider"] == {"pulumi_kubernetes"}
     assert fields_of["gitops"] == {"kustomize_controller", "source_controller"}
     assert fields_of["feature-discovery"] == {"nfd_worker", "nfd_master", "nfd_gc"}
+    assert fields_of["volcano"] == {"volcano_scheduler", "volcano_controllers"}
     assert {*workload_tools.GROUPS} - {*workload_tools.OF_TESTS} == {
         "provider",
         "gitops",
         "feature-discovery",
+        "volcano",
     }
     with pytest.raises(ToolchainError, match="no group of tools is called load; there are"):
         workload_tools.of(["monitoring", "load"])
