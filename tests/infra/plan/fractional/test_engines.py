@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slicewright.apis.desired_state import DesiredShares
 from slicewright.infra import plan, stack_file
 from slicewright.infra.plan.fractional.engines import memory_factor
 
@@ -326,3 +327,17 @@ def test_card_of_unknown_memory_cannot_be_shared_by_fractions(provider: str) -> 
         "the memory of NVIDIA RTX 123456 is unknown, so its fractions cannot be counted; "
         "share the GPUs by time-slicing, or use a GPU of the catalog"
     )
+
+
+def test_the_agent_compares_memory_with_nvml_and_not_with_the_catalog() -> None:
+    """Drivers differ in the memory of one model, and a node would never match."""
+    (pool,) = planned(written("volcano", oversubscription={"memory_percent": 150})).pools
+    assert pool.offer.resources["volcano.sh/vgpu-memory"] == 4 * (15360 * 150 // 100 // 2)
+    assert pool.offer.expected.resources == {
+        "volcano.sh/vgpu-number": 40,
+        "volcano.sh/vgpu-cores": 400,
+    }
+    assert pool.offer.expected.shares == DesiredShares(
+        engine="volcano", slots=10, memory_percent=150, memory_unit_mib=2
+    )
+    assert planned(written("vke")).pools[0].offer.expected.shares is None
