@@ -8,7 +8,8 @@ from typing import Any
 
 from slicewright.fleet_controller.objects.bounds import seconds, text
 
-_GPU_RESOURCE_PREFIX = "nvidia.com/"
+_GPU_RESOURCE_PREFIXES = ("nvidia.com/", "volcano.sh/vgpu-")
+"""NVIDIA's resources, and those of Volcano's device plugin."""
 _MIRROR = "kubernetes.io/config.mirror"
 _COMPONENT, _DRIVER = "app.kubernetes.io/component", "nvidia-driver"
 _DRIVER_CONTAINER = "nvidia-driver-ctr"
@@ -110,11 +111,11 @@ def driver_tag(pod_spec: Mapping[str, Any]) -> str:
 
 
 def requests_gpus(pod: Mapping[str, Any]) -> bool:
-    """True if a Pod requests any of NVIDIA's resources: whole GPUs, MIG devices or replicas."""
+    """True if a Pod requests whole GPUs, MIG devices, replicas, or shares of an engine."""
     spec = pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     return any(
-        resource.startswith(_GPU_RESOURCE_PREFIX) and str(quantity) != "0"
+        resource.startswith(_GPU_RESOURCE_PREFIXES) and str(quantity) != "0"
         for container in containers
         for resource, quantity in ((container.get("resources") or {}).get("requests") or {}).items()
     )

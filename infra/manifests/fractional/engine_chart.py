@@ -21,6 +21,12 @@ class EngineChart:
     address: ChartAddress
     version: str
     values: JsonObject
+    creates_namespace: bool = True
+    """False if the namespace is Kubernetes' own."""
+    awaited: bool = True
+    """False if `up` does not wait for its pods. It waits for the pools, which name the nodes where
+    the pods do not start.
+    """
 
 
 def toolkit_installed(fleet: FleetPlan) -> bool:

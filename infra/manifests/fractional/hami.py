@@ -81,6 +81,11 @@ def _device_plugin(fleet: FleetPlan, engine: Engine) -> JsonObject:
         "tolerations": tolerations(fleet.pools),
         # The chart's own opens a port on every node.
         "service": {"type": "ClusterIP"},
+        # Helm waits for all nodes but these: a dead node must not keep it from the others.
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxUnavailable": "25%"},
+        },
     }
     if toolkit_installed(fleet):
         plugin["runtimeClassName"] = RUNTIME_CLASS

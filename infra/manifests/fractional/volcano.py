@@ -56,6 +56,8 @@ def volcano_charts(fleet: FleetPlan, engine: Engine) -> tuple[EngineChart, ...]:
             address=chart_address(_PLUGIN, settings.plugin_repository or _PLUGIN_REPOSITORY),
             version=settings.plugin_version or _PLUGIN_VERSION,
             values=_plugin_values(fleet, engine),
+            creates_namespace=False,
+            awaited=False,
         ),
     )
 
