@@ -210,6 +210,7 @@ def _deploy_pools(fleet: FleetPlan, site: Site, foundation: _Foundation) -> GpuP
             # Karpenter drains the nodes of a NodePool that is deleted.
             if pool.name in site.pools and getattr(pool, "karpenter", None) is None
         },
+        engine_namespace=manifests.engine_namespace(fleet),
         opts=site.opts,
     )
 

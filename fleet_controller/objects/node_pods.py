@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewright.fleet_controller.objects.bounds import seconds, text
+from slicewright.fleet_controller.objects.shares import (
+    PodShares,
+    read_pod_shares,
+    scheduler_started,
+)
 
 _GPU_RESOURCE_PREFIXES = ("nvidia.com/", "volcano.sh/vgpu-")
 """NVIDIA's resources, and those of Volcano's device plugin."""
@@ -48,6 +53,10 @@ class NodePod:
     created: float = 0.0
     """Seconds since the epoch."""
     node: str = ""
+    shares: PodShares | None = None
+    """None if it requests no cards of an engine for fractions."""
+    scheduler_started: float = 0.0
+    """Last start of an engine's scheduler, in seconds since the epoch. 0 for all other pods."""
 
     @property
     def path(self) -> str:
@@ -80,6 +89,8 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
         owner=text(owner["name"]) if driver else "",
         created=seconds(meta.get("creationTimestamp")),
         node=text(spec.get("nodeName")),
+        shares=read_pod_shares(raw),
+        scheduler_started=scheduler_started(raw, text(labels.get("app"))),
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from slicewright.apis.shares.engines import EngineName
 from slicewright.infra.manifests.helm_charts import ChartAddress
 from slicewright.infra.manifests.text import JsonObject
 from slicewright.infra.plan import FleetPlan, GkeFleetPlan
 
 DOCKER_HUB: Final = "docker.io"
+NAMESPACES: Final[Mapping[EngineName, str]] = {"hami": "hami-system", "volcano": "volcano-system"}
+"""The namespaces of the engines' schedulers."""
 RUNTIME_CLASS: Final = "nvidia"
 """The runtime class of the GPU operator's container toolkit."""
 

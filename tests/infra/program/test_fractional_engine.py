@@ -79,3 +79,10 @@ def test_pods_of_the_stack_name_the_engines_scheduler(engine: str) -> None:
 def test_a_fleet_without_an_engine_has_none_of_it() -> None:
     made = recorded(plan.read_file(GOLDEN / "vllm.yaml"), "vllm")
     assert not [m for m in made if "fractional-engine" in m.name]
+
+
+@pytest.mark.usefixtures("zipapps")
+@pytest.mark.parametrize("engine", ["hami", "volcano"])
+def test_the_controller_reads_the_engine_in_the_pool(engine: str) -> None:
+    (pool,) = (m for m in made_for(engine) if m.type.endswith(":GPUPool") and not m.read)
+    assert pool.inputs["spec"]["shares"] == {"engine": engine, "namespace": f"{engine}-system"}
