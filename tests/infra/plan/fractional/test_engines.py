@@ -338,3 +338,52 @@ def test_the_agent_compares_memory_with_nvml_and_not_with_the_catalog() -> None:
         engine="volcano", slots=10, memory_percent=150, memory_unit_mib=2
     )
     assert planned(written("vke")).pools[0].offer.expected.shares is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"fractional": {"provider": "kai", "plugin_version": "1.12.0"}},
+        {"fractional": {"provider": "kai", "compute_policy": "fixed-share"}},
+        {"fractional": {"provider": "kai", "registry": "r.example.com"}},
+        {"fractional": {}},
+        {"cloud": "gke"},
+        {"pool": {"nodes": {"min": 1, "max": 3}}},
+        {"more": {"sharing": "none"}},
+        {
+            "workloads": [
+                {
+                    "name": "w",
+                    "gpu_share": {**SHARE, "priority": "high", "node_policy": "spread"},
+                    "containers": 2,
+                }
+            ]
+        },
+    ],
+    ids=str,
+)
+def test_nothing_follows_from_a_provider_that_is_wrong(change: Mapping[str, Any]) -> None:
+    """The plan goes on with HAMi, so that other problems are seen, but says nothing of it."""
+    raw = written("kai")
+    if change.get("cloud") == "gke":
+        raw = {
+            "cloud": "gke",
+            "cluster": {"name": "c", "location": "us-central1"},
+            "fractional": {"provider": "kai"},
+            "node_pools": [
+                {
+                    "name": "a",
+                    "machine_type": "a2-highgpu-2g",
+                    "zones": ["us-central1-a"],
+                    "nodes": {"count": 1},
+                    "sharing": "fractional",
+                    "image_type": "UBUNTU_CONTAINERD",
+                }
+            ],
+        }
+    raw |= {key: change[key] for key in ("fractional", "workloads") if key in change}
+    raw["node_pools"][0] |= change.get("pool", {})
+    if "more" in change:
+        raw["node_pools"].append({**raw["node_pools"][0], "name": "b", **change["more"]})
+    assert set(refusals(raw)) == {"fractional.provider"}
