@@ -12,6 +12,7 @@ from typing import Final
 
 from slicewright.infra.manifests.fractional.engine_chart import (
     DOCKER_HUB,
+    NAMESPACES,
     RUNTIME_CLASS,
     EngineChart,
     toolkit_installed,
@@ -26,7 +27,6 @@ from slicewright.infra.stack_file import Fractional, Policy
 _CHART: Final = "volcano"
 _REPOSITORY: Final = "https://volcano-sh.github.io/helm-charts"
 _VERSION: Final = "1.15.1"
-_NAMESPACE: Final = "volcano-system"
 _PLUGIN: Final = "volcano-vgpu-device-plugin"
 _PLUGIN_REPOSITORY: Final = "https://project-hami.github.io/volcano-vgpu-device-plugin"
 _PLUGIN_VERSION: Final = "1.12.0"
@@ -45,7 +45,7 @@ def volcano_charts(fleet: FleetPlan, engine: Engine) -> tuple[EngineChart, ...]:
     return (
         EngineChart(
             release=_CHART,
-            namespace=settings.namespace or _NAMESPACE,
+            namespace=settings.namespace or NAMESPACES["volcano"],
             address=chart_address(_CHART, settings.repository or _REPOSITORY),
             version=settings.chart_version or _VERSION,
             values=_values(fleet, engine),
@@ -56,6 +56,8 @@ def volcano_charts(fleet: FleetPlan, engine: Engine) -> tuple[EngineChart, ...]:
             address=chart_address(_PLUGIN, settings.plugin_repository or _PLUGIN_REPOSITORY),
             version=settings.plugin_version or _PLUGIN_VERSION,
             values=_plugin_values(fleet, engine),
+            creates_namespace=False,
+            awaited=False,
         ),
     )
 

@@ -55,6 +55,8 @@ def check_fractional(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
             "leave it out, or write sharing: fractional in a pool",
             in_key=True,
         )
+    if not stated.has(("fractional", "provider")):
+        return  # each of the following depends on the engine
     yield from _check_vke(fleet, fleet.fractional)
     yield from _check_compute_policy(fleet, fleet.fractional, stated)
     yield from _check_keys(fleet.fractional, stated)

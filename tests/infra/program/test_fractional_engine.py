@@ -1,0 +1,88 @@
+"""The resources of a fleet whose GPUs an engine shares by fractions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slicewright.infra import plan
+from tests.recorder import Made, recorded
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def made_for(engine: str) -> list[Made]:
+    return list(recorded(plan.read_file(GOLDEN / f"fractional-{engine}.yaml"), "shared"))
+
+
+def named(made: list[Made], kind: str, name: str = "") -> dict[str, Any]:
+    (resource,) = (m for m in made if m.type.endswith(f":{kind}") and name in m.name)
+    return dict(resource.inputs)
+
+
+@pytest.mark.usefixtures("zipapps")
+@pytest.mark.parametrize(
+    ("engine", "release", "version", "namespace"),
+    [
+        ("hami", "hami", "2.10.0", "hami-system"),
+        ("volcano", "volcano", "1.15.1", "volcano-system"),
+        ("volcano", "volcano-vgpu-device-plugin", "1.12.0", "kube-system"),
+    ],
+)
+def test_each_chart_is_a_pinned_release(
+    engine: str, release: str, version: str, namespace: str
+) -> None:
+    made = made_for(engine)
+    inputs = next(
+        m.inputs for m in made if m.type.endswith(":Release") and m.inputs["name"] == release
+    )
+    assert (inputs["chart"], inputs["version"], inputs["namespace"]) == (
+        release,
+        version,
+        namespace,
+    )
+    # Kubernetes' own namespace is not the stack's.
+    names = [m.inputs["metadata"]["name"] for m in made if m.type.endswith(":Namespace")]
+    assert (namespace in names) == (namespace != "kube-system")
+    assert bool(inputs.get("skipAwait")) == (namespace == "kube-system")
+
+
+@pytest.mark.usefixtures("zipapps")
+@pytest.mark.parametrize("engine", ["hami", "volcano"])
+def test_policies_on_shares_guard_pods_and_nodes(engine: str) -> None:
+    made = made_for(engine)
+    pods = named(made, "ValidatingAdmissionPolicy", "fractional-engine-policy")
+    assert pods["metadata"] == {"name": "slicewright-shares"}
+    nodes = named(made, "ValidatingAdmissionPolicy", "fractional-engine-node-policy")
+    assert "['shared']".replace("'", '"') in nodes["spec"]["validations"][0]["expression"]
+    for name in ("slicewright-shares", "slicewright-share-nodes"):
+        (binding,) = (
+            m.inputs
+            for m in made
+            if m.type.endswith(":ValidatingAdmissionPolicyBinding")
+            and m.inputs["metadata"]["name"] == name
+        )
+        assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
+
+
+@pytest.mark.usefixtures("zipapps")
+@pytest.mark.parametrize("engine", ["hami", "volcano"])
+def test_pods_of_the_stack_name_the_engines_scheduler(engine: str) -> None:
+    """HAMi's webhook may be down, and then the default scheduler binds them without a card."""
+    pod = named(made_for(engine), "Deployment", "llm")["spec"]["template"]["spec"]
+    assert pod["schedulerName"] == {"hami": "hami-scheduler", "volcano": "volcano"}[engine]
+
+
+@pytest.mark.usefixtures("zipapps")
+def test_a_fleet_without_an_engine_has_none_of_it() -> None:
+    made = recorded(plan.read_file(GOLDEN / "vllm.yaml"), "vllm")
+    assert not [m for m in made if "fractional-engine" in m.name]
+
+
+@pytest.mark.usefixtures("zipapps")
+@pytest.mark.parametrize("engine", ["hami", "volcano"])
+def test_the_controller_reads_the_engine_in_the_pool(engine: str) -> None:
+    (pool,) = (m for m in made_for(engine) if m.type.endswith(":GPUPool") and not m.read)
+    assert pool.inputs["spec"]["shares"] == {"engine": engine, "namespace": f"{engine}-system"}
