@@ -31,6 +31,10 @@ CONTROLLER_LEASE: Final = "fleet-controller"
 ATTRIBUTION_PORT: Final = 9472
 
 POOL_LABEL: Final = "slicewright.io/pool"
+BOOT_LAYOUT_LABEL: Final = "slicewright.io/boot-layout"
+"""Names the layout that a node gives its GPUs when it boots. Its user data sets it, so nodes keep
+their value while others of the pool are replaced for another layout.
+"""
 NODE_CONDITION: Final = "slicewright.io/GPUPartitionsReady"
 STARTUP_TAINT_KEY: Final = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
 """Cluster autoscalers ignore taints with this prefix when they simulate a new node. GKE's ignores

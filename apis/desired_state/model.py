@@ -17,9 +17,9 @@ k8s.io/apimachinery, pkg/api/validation (TotalAnnotationSizeLimitB).
 """
 
 
-Partitioner = Literal["gke", "bottlerocket", "mig-manager", "none"]
-"""The component that partitions the GPUs: GKE's node set-up, Bottlerocket at boot, NVIDIA's
-mig-manager, or none.
+Partitioner = Literal["gke", "bottlerocket", "boot", "mig-manager", "none"]
+"""The component that partitions the GPUs: GKE's node set-up, Bottlerocket at boot, a program of
+slicewright's in the user data at boot, NVIDIA's mig-manager, or none.
 """
 
 

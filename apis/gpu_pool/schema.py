@@ -69,6 +69,12 @@ SCHEMA: Manifest = object_of(
                     pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
                     maxLength=63,
                 ),
+                "bootLayout": text(
+                    "Value of the label slicewright.io/boot-layout of nodes that partition their "
+                    "GPUs as this spec declares when they boot. Nodes with another value are to be "
+                    "replaced. Absent if the nodes are partitioned otherwise.",
+                    pattern="^[0-9a-f]{8}$",
+                ),
                 "driverVersion": text(
                     "Version of NVIDIA's driver that every node must have. Where a node has "
                     "another one, its driver pod is replaced, by the rollout policy. Absent: the "

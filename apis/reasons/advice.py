@@ -12,6 +12,10 @@ BOTTLEROCKET_LOG: Final = (
     "read the log of nvidia-migmanager in the node's admin container: `sheltie journalctl -u "
     "nvidia-migmanager`"
 )
+BOOT_LOG: Final = (
+    "read the console output of its instance (`aws ec2 get-console-output --latest --output text "
+    "--instance-id <ID>`), or on the node `journalctl -u slicewright-layout`"
+)
 HOST_PLUGIN_LOG: Final = (
     "read the log of the node's own device plugin in its admin container: `sheltie journalctl -u "
     "nvidia-k8s-device-plugin`"

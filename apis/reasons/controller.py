@@ -59,6 +59,14 @@ OF_A_NODE: Final = (
         "daemonset/node-agent-POOL`",
     ),
     Reason(
+        code="BootedWithOtherLayout",
+        status="True",
+        meaning="the node has the partitions that it was booted with, and the pool has another "
+        "layout: while the cloud replaces the nodes, each is compared with its own",
+        remedy="nothing: the node group or Karpenter replaces it. If it stays, look at the update "
+        "of the node group (`aws eks list-updates`), or at the NodeClaim's condition Drifted",
+    ),
+    Reason(
         code="ReportFromEarlierBoot",
         status="Unknown",
         meaning="the node has booted since the report",
@@ -235,6 +243,14 @@ OF_A_POOL: Final = (
         status="Verified False",
         meaning="no node is known to be wrong, but some are not verified",
         remedy="the message names the first two nodes",
+    ),
+    Reason(
+        code="NodesBeingReplaced",
+        status="Verified False, Progressing True",
+        meaning="some nodes have booted with another layout than the pool's "
+        "(`partition: {mode: boot}`), and are to be replaced",
+        remedy="nothing while the node group is updated, or while Karpenter replaces nodes; "
+        "`BootedWithOtherLayout` on a node says where to look",
     ),
     Reason(
         code="NodesBeingSetUp",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from slicewright.apis.reasons.advice import (
+    BOOT_LOG,
     BOTTLEROCKET_LOG,
     FABRIC_MANAGER,
     GKE_LOG,
@@ -60,12 +61,14 @@ SETTLING_MISMATCHES: Final = (
             "/etc/nvidia/gpu_config.json",
             "bottlerocket": "the node's settings request no partition, or its nvidia-migmanager "
             "failed",
+            "boot": "the program that partitions the GPUs when the node boots has failed",
             "mig-manager": "mig-manager has not applied the layout yet",
             "none": "it has not been partitioned yet",
         },
         advices={
             "gke": GKE_LOG,
             "bottlerocket": BOTTLEROCKET_LOG,
+            "boot": BOOT_LOG,
             "mig-manager": OPERATOR_LOG,
             "none": "apply the layout",
         },
@@ -80,6 +83,7 @@ SETTLING_MISMATCHES: Final = (
         advices={
             "gke": GKE_LOG,
             "bottlerocket": BOTTLEROCKET_LOG,
+            "boot": BOOT_LOG,
             "mig-manager": OPERATOR_LOG,
             "none": "apply the layout again",
         },

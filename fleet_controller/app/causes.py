@@ -39,13 +39,13 @@ class Causes:
             cluster.changed.set, every_s=_INTERVAL_S
         )
 
-    def missing_reports(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
+    def missing_reports(self, daemon_set_of: Mapping[str, str]) -> Mapping[str, str]:
         """Returns why the agents of these nodes have not reported."""
-        if not pool_of:
+        if not daemon_set_of:
             return {}
         if time.monotonic() - self._agents_listed > _INTERVAL_S:
             self._agents_listed = time.monotonic()
-            causes = self._ask("agents' pods", lambda: self._list_agents(pool_of))
+            causes = self._ask("agents' pods", lambda: self._list_agents(daemon_set_of))
             self._agent_causes = self._agent_causes if causes is None else causes
         return self._agent_causes
 
@@ -61,11 +61,11 @@ class Causes:
         )
         return {name: why for name, why in (causes or {}).items() if name in names}
 
-    def _list_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
+    def _list_agents(self, daemon_set_of: Mapping[str, str]) -> Mapping[str, str]:
         pods = self._cluster.agent_pods()
         nodes = {pod["spec"].get("nodeName") for pod in pods}
-        events = self._cluster.daemon_set_warnings() if set(pool_of) - nodes else []
-        return absent_agents.reasons(pool_of, pods, events)
+        events = self._cluster.daemon_set_warnings() if set(daemon_set_of) - nodes else []
+        return absent_agents.reasons(daemon_set_of, pods, events)
 
     def _list_operands(self, nodes: UnverifiedNodes, names: set[str]) -> Mapping[str, str]:
         policies = self._cluster.cluster_policies()

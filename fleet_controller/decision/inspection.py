@@ -46,16 +46,23 @@ def silent_agents(
     *,
     present: Present | None = None,
 ) -> dict[str, str]:
-    """Returns node -> its pool, for nodes whose agent has never reported, or not for too long.
+    """Returns node -> its agents' DaemonSet, for nodes whose agent has never reported, or not for
+    too long.
 
     present: as in `decide`.
     """
     return {
-        node.name: pool.name
+        node.name: _daemon_set(pool, node)
         for pool, members in present_members(pools, nodes, present)
         for node in members
         if node.name not in reports or now >= reports[node.name].time + REPORT_AGE_LIMIT_S
     }
+
+
+def _daemon_set(pool: Pool, node: Node) -> str:
+    """Each boot layout of a pool has a DaemonSet of its own."""
+    parts = ["node-agent", pool.name, *([node.boot_layout] if pool.boot_layout else [])]
+    return "-".join(filter(None, parts))
 
 
 class UnverifiedNodes(NamedTuple):

@@ -13,20 +13,20 @@ _LONGEST = 600
 
 
 def reasons(
-    pool_of: Mapping[str, str], pods: Sequence[Object], events: Sequence[Object]
+    daemon_set_of: Mapping[str, str], pods: Sequence[Object], events: Sequence[Object]
 ) -> dict[str, str]:
     """Returns node -> why its agent does not report, for nodes with a known cause.
 
-    pool_of: the pool of each node that has no report.
+    daemon_set_of: the agents' DaemonSet of each node that has no report.
     pods: all agents' pods.
     events: Warning Events about DaemonSets in the agents' namespace.
     """
     by_node = {node_of(pod): pod for pod in pods}
     refused = _newest(events)
     causes = {}
-    for node, pool in pool_of.items():
+    for node, daemon_set in daemon_set_of.items():
         pod = by_node.get(node)
-        why = refused.get(f"node-agent-{pool}") if pod is None else waits_for(pod)
+        why = refused.get(daemon_set) if pod is None else waits_for(pod)
         if why:
             # Repeated in conditions and events, which people read in terminals.
             causes[node] = plain(why)[:_LONGEST]

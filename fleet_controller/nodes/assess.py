@@ -81,6 +81,8 @@ def _assess(
         )
         if problem is not None:
             return replace(problem, matched=report.time)
+        if pool.is_to_replace(node):
+            return _verified("BootedWithOtherLayout", _boot_layouts(node, pool), report.time)
         return _verified(report.reason or "PartitionsMatch", report.message, report.time)
     mismatch = report.verdict == "Mismatch"
     return Assessment(
@@ -90,6 +92,13 @@ def _assess(
         mismatch=mismatch,
         settles=report.reason in agent.SETTLING or _being_partitioned(node, pool),
         expires=expires,
+    )
+
+
+def _boot_layouts(node: Node, pool: Pool) -> str:
+    return (
+        f"the node has the partitions of boot layout {node.boot_layout}, with which it booted; the "
+        f"pool's is {pool.boot_layout}"
     )
 
 
@@ -126,7 +135,8 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
             "the report is about an earlier node with the same name",
             settles=True,
         )
-    if report.pool != pool.name or report.layout_hash != pool.layout_hash:
+    other_layout = report.layout_hash != pool.layout_hash and not pool.is_to_replace(node)
+    if report.pool != pool.name or other_layout:
         return _unknown(
             "ReportOfAnotherLayout",
             f"the agent checked layout {report.layout_hash[:8] or 'none'} of pool "

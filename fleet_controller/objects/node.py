@@ -13,6 +13,7 @@ from typing import Any
 
 from slicewright.apis.label_keys import may_be_brought
 from slicewright.apis.names import (
+    BOOT_LAYOUT_LABEL,
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     DEPLOY_LABEL_PREFIX,
@@ -124,6 +125,11 @@ class Node:
     @cached_property
     def mig_config(self) -> str | None:
         return self.labels.get(MIG_CONFIG_LABEL)
+
+    @cached_property
+    def boot_layout(self) -> str:
+        """The layout that it gives its GPUs when it boots, or empty."""
+        return self.labels.get(BOOT_LAYOUT_LABEL, "")
 
     @cached_property
     def mig_state(self) -> str | None:

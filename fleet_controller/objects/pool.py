@@ -62,6 +62,10 @@ class Pool:
     """The desired state that its agents read instead of their file. Empty if the file applies."""
     no_undo: str = ""
     """Why a requested undo is impossible. Empty if none is requested, or it is possible."""
+    boot_layout: str = ""
+    """Value of BOOT_LAYOUT_LABEL of nodes that boot with the declared layout. Empty if nodes are
+    not partitioned when they boot.
+    """
     driver: str | None = None
     """NVIDIA's driver version that its nodes must have. None if the rollout changes no driver."""
     shares: PoolShares | None = None
@@ -87,6 +91,10 @@ class Pool:
         if request.undoes in ("", self.declared.mig_config):
             return None
         return replace(request, undoes="").dump()
+
+    def is_to_replace(self, node: Node) -> bool:
+        """True if the node has booted with another layout than the spec declares."""
+        return bool(self.boot_layout and node.boot_layout) and node.boot_layout != self.boot_layout
 
     def selects(self, node: Node) -> bool:
         return bool(self.selector) and all(
@@ -127,6 +135,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         leaving="deletionTimestamp" in meta,
         finalizers=tuple(meta.get("finalizers") or ()),
         policy=read_policy(spec.get("rolloutPolicy")),
+        boot_layout=text(spec.get("bootLayout"), LONGEST_NAME),
         driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
         declared=_declared(spec, layout, layout_hash),
         shares=read_pool_shares(spec.get("shares")),

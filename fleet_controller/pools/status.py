@@ -141,6 +141,8 @@ def _as_wanted(
         return False, _SUSPENDED[rollout.stopped], progress_text(rollout, pool, len(members))
     if bad and bad[0].assessment.status != "False" and rollout.active:
         return False, "RollingOut", progress_text(rollout, pool, len(members))
+    if replaced := [m for m in members if pool.is_to_replace(m.node)]:
+        return False, "NodesBeingReplaced", _to_replace(pool, replaced, len(members))
     verified = len(members) - len(bad)
     young = [m for m in bad if m.node.name in joining]
     unverified = [m for m in bad if m.node.name not in joining]
@@ -208,6 +210,8 @@ def _progressing(
         going = rollout.stopped not in ("failed", "full")
         reason = "RollingOut" if going else "RolloutStopped"
         return going, reason, progress_text(rollout, pool, len(members))
+    if replaced := [m for m in members if pool.is_to_replace(m.node)]:
+        return True, "NodesBeingReplaced", _to_replace(pool, replaced, len(members))
     settling = [m for m in members if m.settling or m.node.name in joining]
     if settling:
         return True, "NodesBeingSetUp", f"{_are(settling)} being set up: {_examples(settling)}"
@@ -322,6 +326,13 @@ def _are(members: Sequence[Member]) -> str:
 def _not_verified(bad: Sequence[Member], members: Sequence[Member]) -> str:
     be = "is" if len(bad) == 1 else "are"
     return f"{len(bad)} of {_number(len(members))} {be} not verified"
+
+
+def _to_replace(pool: Pool, replaced: Sequence[Member], total: int) -> str:
+    return (
+        f"{len(replaced)} of {_number(total)} booted with another layout than {pool.boot_layout}; "
+        "the cloud replaces nodes until all have one layout"
+    )
 
 
 def _too_few(pool: Pool, members: Sequence[Member]) -> str:

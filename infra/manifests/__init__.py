@@ -24,7 +24,7 @@ from slicewright.infra.manifests.eks.karpenter import (
     node_pool,
 )
 from slicewright.infra.manifests.eks.karpenter_rights import karpenter_policy
-from slicewright.infra.manifests.eks.user_data import eks_user_data
+from slicewright.infra.manifests.eks.user_data import boot_program, eks_user_data
 from slicewright.infra.manifests.files.host_files import host_files, host_layout
 from slicewright.infra.manifests.files.import_file import NoSuchPool, import_file
 from slicewright.infra.manifests.fractional.charts import engine_charts, engine_namespace

@@ -49,7 +49,7 @@ from slicewright.infra.plan.model.fractional import (
     PlacedNode,
 )
 from slicewright.infra.plan.model.hosts import HostGpuPlan, HostPlan
-from slicewright.infra.plan.model.launch_templates import EksTemplate, ReservedCapacity
+from slicewright.infra.plan.model.launch_templates import BootLayout, EksTemplate, ReservedCapacity
 from slicewright.infra.plan.model.monitoring import MonitoringPlan
 from slicewright.infra.plan.model.nodes import SYSTEM_LABELS, Layout, NodeCount, Taint
 from slicewright.infra.plan.model.offers import ReplicatedResource

@@ -201,6 +201,7 @@ def _services_of_the_host(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     if (
         not isinstance(pool.settings, EksSettings)
         or pool.settings.bottlerocket
+        or pool.offer.mig_config is None
         or not pool.offer.partitioned
         or operator is None
         or operator.mig_manager.host_services

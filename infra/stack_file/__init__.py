@@ -112,6 +112,7 @@ from slicewright.infra.stack_file.schema.monitoring import (
     PrometheusStack,
 )
 from slicewright.infra.stack_file.schema.partition import (
+    Boot,
     Exclusive,
     FractionalSharing,
     GpuGroup,

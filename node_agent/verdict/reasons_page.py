@@ -15,6 +15,7 @@ _XID_REASONS = {"none": "", "reset": "`GpuResetRequired`", "lost": "`GpuLost`"}
 _SETTINGS = {
     "gke": "GKE",
     "bottlerocket": "Bottlerocket",
+    "boot": "user data at boot",
     "mig-manager": "mig-manager",
     "none": "none",
     "host": "bare host",

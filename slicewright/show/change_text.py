@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from slicewright.show.monitoring_text import prometheus_text
 _WHOLE: Final = (
     plan.AccessEntryPlan,
     plan.AccessPolicyPlan,
+    plan.BootLayout,
     plan.HostGpuPlan,
     plan.KarpenterPool,
     plan.MonitoringPlan,
@@ -91,6 +93,8 @@ def value_text(value: Any) -> str:
             called = f" as {value.advertised}" if value.advertised != value.resource else ""
             alone = ", one per pod" if value.fail_requests_greater_than_one else ""
             return f"{value.resource} x{value.replicas}{called} ({value.strategy}{alone})"
+        case plan.BootLayout():
+            return _boot_layout_text(value)
         case plan.HostGpuPlan():
             return _host_gpu_text(value)
         case plan.DeploymentPlan():
@@ -131,6 +135,17 @@ def _cluster_text(value: Any) -> str:
             return prometheus_text(value)
         case _:
             return str(value)
+
+
+def _boot_layout_text(layout: plan.BootLayout) -> str:
+    """Returns `2 x 3g.40gb`, or `GPU 0: 7 x 1g.10gb, GPU 1: whole` if the GPUs differ."""
+    texts = [
+        " + ".join(f"{count} x {profile}" for profile, count in Counter(gpu).items()) or "whole"
+        for gpu in layout.gpus
+    ]
+    if len(set(texts)) == 1:
+        return texts[0]
+    return ", ".join(f"GPU {index}: {text}" for index, text in enumerate(texts))
 
 
 def _host_gpu_text(gpu: plan.HostGpuPlan) -> str:

@@ -72,6 +72,8 @@ def pool_spec(pool: PoolPlan, *, engine_namespace: str | None = None) -> dict[st
     if pool.offer.mig_config is not None:
         spec["migConfig"] = pool.offer.mig_config
         spec["desiredState"] = pool.offer.desired
+    if pool.boot_layout is not None:
+        spec["bootLayout"] = pool.boot_layout.digest
     if pool.driver_version is not None:
         spec["driverVersion"] = pool.driver_version
     shares = pool.offer.expected.shares

@@ -19,7 +19,7 @@ from slicewright.apis.admission import policies
 from slicewright.infra import delivery
 from slicewright.infra.components import code_map, pods
 from slicewright.infra.components.fleet import admission, rbac
-from slicewright.infra.components.fleet.node_agent_pod import AgentPod
+from slicewright.infra.components.fleet.node_agent_pod import AgentPod, node_labels
 from slicewright.infra.plan import PoolPlan
 from slicewright.infra.stack_file import GpuOperator, NodeAgent
 
@@ -86,15 +86,15 @@ class NodeAgents(pulumi.ComponentResource):
     def _daemon_set(
         self, pool: PoolPlan, pod: AgentPod, options: pulumi.ResourceOptions
     ) -> pulumi.Resource:
-        labels = {
-            "app.kubernetes.io/name": "node-agent",
-            **pods.PART_OF,
-            names.POOL_LABEL: pool.name,
-        }
+        nodes = node_labels(pool)
+        labels = {"app.kubernetes.io/name": "node-agent", **pods.PART_OF, **nodes}
+        # While the cloud replaces nodes for another boot layout, the old DaemonSet stays: its
+        # agents verify the nodes that still have the old layout.
+        suffix = "-".join(nodes.values())
         daemon_set: pulumi.Resource = k8s.apps.v1.DaemonSet(
-            f"{self._name}-{pool.name}",
+            f"{self._name}-{suffix}",
             metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=f"node-agent-{pool.name}",
+                name=f"node-agent-{suffix}",
                 namespace=self._namespace,
                 labels=labels,
                 # `up` waits for the pool. It would wait 10 minutes for a DaemonSet with one dead

@@ -16,6 +16,14 @@ from slicewright.infra.plan import PoolPlan
 from slicewright.infra.stack_file import GpuOperator, NodeAgent
 
 
+def node_labels(pool: PoolPlan) -> dict[str, str]:
+    """The labels of the nodes that have the pool's layout, or are to get it without a new boot."""
+    labels = {names.POOL_LABEL: pool.name}
+    if pool.boot_layout is not None:
+        labels[names.BOOT_LAYOUT_LABEL] = pool.boot_layout.digest
+    return labels
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentPod:
     """The inputs of agents' pods that are the same for every pool."""
@@ -49,7 +57,7 @@ class AgentPod:
             priority_class_name=names.AGENT_PRIORITY_CLASS,
             image_pull_secrets=self.image.references(),
             automount_service_account_token=False if attributes else None,
-            node_selector={names.POOL_LABEL: pool.name},
+            node_selector=node_labels(pool),
             tolerations=[
                 k8s.core.v1.TolerationArgs(**toleration)
                 for toleration in manifests.tolerations([pool])

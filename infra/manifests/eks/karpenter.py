@@ -6,9 +6,11 @@ Sources: aws/karpenter-provider-aws v1.15.1, charts/karpenter/values.yaml, pkg/a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.infra.manifests.eks.user_data import user_data_text
 from slicewright.infra.manifests.text import JsonObject
 from slicewright.infra.plan import (
     SYSTEM_LABELS,
@@ -84,6 +86,8 @@ def node_class(
     settings, template = _karpenter_settings(pool)
     reservation = _reservation(pool)
     store = template.instance_store
+    # Karpenter makes nodeadm's settings of the instance store itself.
+    boot_only = replace(template, instance_store=None)
     return {
         "amiSelectorTerms": [{"alias": settings.image}],
         "role": role,
@@ -98,6 +102,7 @@ def node_class(
             "httpTokens": "required",
         },
         **({"instanceStorePolicy": _STORES[store]} if store else {}),
+        **({"userData": user_data_text(boot_only)} if template.boot else {}),
         **({"tags": dict(template.tags)} if template.tags else {}),
     }
 

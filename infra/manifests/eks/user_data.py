@@ -14,7 +14,8 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from slicewright.infra.plan import EksTemplate
+from slicewright.apis.names import BOOT_LAYOUT_LABEL
+from slicewright.infra.plan import BootLayout, EksTemplate
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parents[2] / "templates"),
@@ -27,15 +28,27 @@ _STRATEGIES: Final[Mapping[str, str]] = {"raid0": "RAID0"}
 
 
 def eks_user_data(template: EksTemplate) -> str | None:
-    """MIME multipart text or TOML, in base64. None if nodeadm needs nothing beyond EKS's."""
+    """`user_data_text` in base64."""
+    text = user_data_text(template)
+    return None if text is None else base64.b64encode(text.encode()).decode()
+
+
+def boot_program(layout: BootLayout) -> str:
+    """The program that partitions a node's GPUs when it boots, a shell script."""
+    return _TEMPLATES.get_template("eks-boot-layout.sh.j2").render(boot=layout)
+
+
+def user_data_text(template: EksTemplate) -> str | None:
+    """MIME multipart text or TOML. None if nodeadm needs nothing beyond EKS's."""
     if template.bottlerocket is not None:
-        text = _TEMPLATES.get_template("bottlerocket-user-data.toml.j2").render(
+        return _TEMPLATES.get_template("bottlerocket-user-data.toml.j2").render(
             gpus=template.bottlerocket
         )
-    elif template.instance_store is not None:
-        text = _TEMPLATES.get_template("eks-user-data.txt.j2").render(
-            local_storage=_STRATEGIES[template.instance_store]
-        )
-    else:
+    store = template.instance_store
+    if store is None and template.boot is None:
         return None
-    return base64.b64encode(text.encode()).decode()
+    return _TEMPLATES.get_template("eks-user-data.txt.j2").render(
+        local_storage=_STRATEGIES[store] if store else None,
+        boot=template.boot,
+        boot_label=BOOT_LAYOUT_LABEL,
+    )

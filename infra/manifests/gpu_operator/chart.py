@@ -47,7 +47,7 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
     operator = plan.operator
     assert operator is not None
     tolerated = tolerations(plan.operated)
-    values = _components(operator, tolerated, files)
+    values = _components(plan, operator, tolerated, files)
     if plan.engine is not None and not isinstance(plan, GkeFleetPlan):
         # A node has one device plugin: the engine's.
         values["devicePlugin"] = {"enabled": False}
@@ -74,7 +74,7 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
 
 
 def _components(
-    operator: GpuOperator, tolerated: list[JsonObject], files: OperatorFiles
+    plan: FleetPlan, operator: GpuOperator, tolerated: list[JsonObject], files: OperatorFiles
 ) -> JsonObject:
     """The components to install, with the settings that they have in every fleet."""
     return {
@@ -93,21 +93,45 @@ def _components(
             "enabled": operator.dcgm_exporter.enabled,
             "serviceMonitor": _service_monitor(operator),
         },
-        "migManager": _mig_manager(operator, files),
+        "migManager": _mig_manager(operator, files, default=_default_layout(plan)),
     }
 
 
-def _mig_manager(operator: GpuOperator, files: OperatorFiles) -> JsonObject:
+def _default_layout(plan: FleetPlan) -> str:
+    """The layout of nodes without a label. Empty: the operator sets none.
+
+    If somebody removed the label that keeps mig-manager off nodes partitioned at boot, the
+    operator's default would make it delete their partitions. Source: NVIDIA/gpu-operator,
+    controllers/state_manager.go.
+    """
+    assert plan.operator is not None
+    if any(pool.boot_layout is not None for pool in plan.pools):
+        return ""
+    return plan.operator.mig_manager.default_config
+
+
+def _mig_manager(operator: GpuOperator, files: OperatorFiles, *, default: str) -> JsonObject:
     reboots = "true" if operator.mig_manager.with_reboot else "false"
     return {
         "enabled": True,
         "config": {
             "name": files.mig_layouts.name,
-            "default": operator.mig_manager.default_config,
+            "default": default,
         },
-        # A string: the chart passes it on as an environment variable.
-        "env": [{"name": "WITH_REBOOT", "value": reboots}],
+        # Strings: the chart passes them on as environment variables.
+        "env": [{"name": "WITH_REBOOT", "value": reboots}, *_kubelet_service(operator)],
     }
+
+
+def _kubelet_service(operator: GpuOperator) -> list[JsonObject]:
+    """The setting that keeps mig-manager from stopping the kubelet: a unit that no host has.
+
+    An empty value would do too, if every program on the way kept it. Source: NVIDIA/mig-parted
+    v0.15.1, cmd/nvidia-mig-manager and internal/systemd.
+    """
+    if operator.mig_manager.stop_kubelet:
+        return []
+    return [{"name": "HOST_KUBELET_SYSTEMD_SERVICE", "value": "none.service"}]
 
 
 def _use_optional_files(values: JsonObject, plan: FleetPlan, files: OperatorFiles) -> None:

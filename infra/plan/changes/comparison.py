@@ -251,6 +251,9 @@ def _part_changes(
     # GKE's own sharing is among the pool's other fields.
     if any(_value_at(pool, "sharing_strategy") not in (_ABSENT, None) for pool in (before, after)):
         changes = [change for change in changes if change.rule.field != "sharing"]
+    if isinstance(after, PlannedPool) and after.boot_layout is not None:
+        # The nodes that mig-manager has partitioned are replaced, and it stays off the new ones.
+        changes = [change for change in changes if change.rule.field != "mig_config"]
     if isinstance(before, PlannedPool) and isinstance(after, PlannedPool):
         changes += _forgotten_layouts(before, after)
     return changes

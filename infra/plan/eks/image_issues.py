@@ -32,12 +32,14 @@ def check_image_issues(
 
 
 def image_issue_notes(pool: EksPoolPlan) -> list[str]:
-    """Notes on defects that users report of the stated release."""
+    """Notes on defects that users report of the stated release, or else of the newest."""
     settings = pool.settings
+    machines = (settings.machine, *settings.other_machines)
+    if settings.release_version is None:
+        return _notes_on_the_newest(pool.name, settings.ami_type, machines)
     release = _release(settings.release_version)
     if release is None:
         return []
-    machines = (settings.machine, *settings.other_machines)
     reported = {
         issue: machine
         for machine, issue in _issues(settings.ami_type, machines, release)
@@ -47,6 +49,25 @@ def image_issue_notes(pool: EksPoolPlan) -> list[str]:
         f"pool {pool.name}: users report that {settings.ami_type} {release} {issue.defect} "
         f"({machine.name}); {_remedy(issue)} ({issue.source})"
         for issue, machine in reported.items()
+    ]
+
+
+def _notes_on_the_newest(pool: str, image: str, machines: Sequence[Machine]) -> list[str]:
+    """Without a release_version EKS takes the newest release, which has the defects that no known
+    release fixes.
+    """
+    unfixed = [
+        (issue, machine)
+        for issue in catalog.load().image_issues
+        if issue.fixed is None and issue.first is not None
+        for machine in machines
+        if issue.affects(image, machine.name, issue.first)
+    ]
+    return [
+        f"pool {pool}: without release_version EKS takes the newest {image}, and users report that "
+        f"releases from {issue.first} on have a defect: it {issue.defect} ({machine.name}); "
+        f"{_remedy(issue)} ({issue.source})"
+        for issue, machine in dict(unfixed).items()
     ]
 
 

@@ -8,6 +8,7 @@ from slicewright.infra import catalog
 from slicewright.infra.plan.eks.addons import NODE_MONITORING
 from slicewright.infra.plan.eks.identities import AGENT
 from slicewright.infra.plan.eks.image_issues import image_issue_notes
+from slicewright.infra.plan.eks.partitioner_notes import partitioner_notes
 from slicewright.infra.plan.machines.regions import (
     control_plane_zones,
     offered_zones,
@@ -41,6 +42,7 @@ def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
             *_by_letter(pool, cluster.region),
             *_release_version(pool, cluster),
             *image_issue_notes(pool),
+            *partitioner_notes(pool),
             *_other_machines(pool),
         ]
     return [
@@ -49,6 +51,7 @@ def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
         *_reserved(pool),
         *_release_version(pool, cluster),
         *image_issue_notes(pool),
+        *partitioner_notes(pool),
         *_interfaces(pool),
         *_placement(pool),
         *_other_machines(pool),

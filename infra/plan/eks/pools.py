@@ -29,6 +29,7 @@ from slicewright.infra.plan.model.launch_templates import EksTemplate, Interface
 from slicewright.infra.plan.model.nodes import WHOLE_GPU
 from slicewright.infra.plan.model.offers import Offer
 from slicewright.infra.plan.model.pools import EksPoolPlan, EksSettings
+from slicewright.infra.plan.partition.boot import boot_layout, partitioned_at_boot
 from slicewright.infra.plan.partition.bottlerocket import (
     check_system,
     settings_of,
@@ -83,6 +84,8 @@ def eks_pool(
     if template is not None and with_bottlerocket(pool):
         bottlerocket = settings_of(pool, common.gpu, common.offer.sharing)
         template = replace(template, bottlerocket=bottlerocket)
+    if template is not None and partitioned_at_boot(pool):
+        template = replace(template, boot=boot_layout(common.gpu, common.offer.layouts))
     settings = EksSettings(
         machine=gpu_machine.machine,
         other_machines=other_types,
@@ -121,7 +124,9 @@ def _template(
         yield from template_of(
             *(pool, path, region, interfaces),
             of_cluster=fleet.cluster.instance_tags,
-            always=karpenter_settings is not None or with_bottlerocket(pool),
+            always=karpenter_settings is not None
+            or with_bottlerocket(pool)
+            or partitioned_at_boot(pool),
         )
     )
 

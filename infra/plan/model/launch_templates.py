@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 
@@ -42,6 +45,24 @@ class BottlerocketSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BootLayout:
+    """The layout that a node gives its GPUs when it boots, by a program in its user data."""
+
+    gpus: tuple[tuple[str, ...], ...]
+    """Profiles of the GPU instances in order of creation, by GPU index. Empty for a whole GPU."""
+    pci_ids: tuple[str, ...]
+    """The PCI IDs of the GPU model, as `nvidia-smi` prints them."""
+    reboots: bool
+    """True if a change of the MIG mode takes effect with the next boot."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Eight hexadecimal digits: the value of the label slicewright.io/boot-layout."""
+        content = json.dumps([self.gpus, self.pci_ids])
+        return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, kw_only=True)
 class EksTemplate:
     """The data of a launch template."""
 
@@ -63,3 +84,5 @@ class EksTemplate:
     """Whether `reserved` is a capacity block. Its template, not the group, has the machine type."""
     bottlerocket: BottlerocketSettings | None
     """None: Amazon Linux."""
+    boot: BootLayout | None = None
+    """None: nothing in the user data partitions the GPUs."""

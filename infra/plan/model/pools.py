@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from slicewright.infra.catalog import Gpu, Machine, UnlistedMachine
 from slicewright.infra.plan.model.clusters import GpuNetwork
-from slicewright.infra.plan.model.launch_templates import EksTemplate
+from slicewright.infra.plan.model.launch_templates import BootLayout, EksTemplate
 from slicewright.infra.plan.model.nodes import NodeCount, Taint
 from slicewright.infra.plan.model.offers import Offer
 from slicewright.infra.stack_file import (
@@ -186,6 +186,12 @@ class PlannedPool(Generic[_SettingsT_co]):
                 return not bottlerocket
             case _:
                 return True
+
+    @property
+    def boot_layout(self) -> BootLayout | None:
+        """The layout that its nodes give their GPUs when they boot. None: something else does."""
+        template = self.settings.template if isinstance(self.settings, EksSettings) else None
+        return template.boot if template is not None else None
 
     @property
     def ends_surplus(self) -> bool:

@@ -41,6 +41,14 @@ def check_system(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[Non
                 "EKS user guide, EKS-optimized accelerated AMIs",
             )
         return
+    if isinstance(pool.partition, stack_file.Boot):
+        yield refuse(
+            (*path, "partition", "mode"),
+            "Bottlerocket runs no programs of its user data; it partitions GPUs itself when it "
+            "boots, by its settings",
+            "write {mode: native, profile: …}, or an ami_type of Amazon Linux",
+            _SETTINGS,
+        )
     if isinstance(pool.partition, stack_file.Operator):
         yield refuse(
             (*path, "partition", "mode"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewright.apis.desired_state import (
@@ -33,6 +33,9 @@ from slicewright.infra.plan.partition.layout_names import ALL_DISABLED, layout_n
 from slicewright.infra.plan.partition.resource_names import resource_of
 from slicewright.infra.plan.partition.sharing import allocatable
 from slicewright.infra.stack_file import Path
+
+StatedLayouts = stack_file.Operator | stack_file.Boot
+"""Partitions whose layout is stated by profile, by NVIDIA's name, or by GPU index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +91,7 @@ def gke_partitioning(
     )
 
 
-def check_ways(partition: stack_file.Operator, path: Path) -> Checked[None]:
+def check_ways(partition: StatedLayouts, path: Path) -> Checked[None]:
     """Exactly one of layout, config and gpus states the layout."""
     ways = _ways(partition)
     if len(ways) != 1:
@@ -101,7 +104,7 @@ def check_ways(partition: stack_file.Operator, path: Path) -> Checked[None]:
 
 
 def operator_partitioning(
-    partition: stack_file.Operator,
+    partition: StatedLayouts,
     pool: str,
     path: Path,
     gpus: Gpus,
@@ -119,7 +122,7 @@ def operator_partitioning(
     )
     earlier = yield from each(
         _by_index(groups, gpus, (*path, "previous", i), stated)
-        for i, groups in enumerate(partition.previous)
+        for i, groups in enumerate(_earlier(partition))
     )
     previous = tuple(layouts for layouts in earlier if layouts is not None)
     if len(previous) == len(earlier) and strategy == "single":
@@ -225,12 +228,17 @@ def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:
     return gpu.family is not None
 
 
-def _ways(partition: stack_file.Operator) -> list[str]:
+def _earlier(partition: StatedLayouts) -> Sequence[tuple[stack_file.GpuGroup, ...]]:
+    """Layouts by GPU index that nodes may still have: only mig-manager gives nodes another one."""
+    return partition.previous if isinstance(partition, stack_file.Operator) else ()
+
+
+def _ways(partition: StatedLayouts) -> list[str]:
     return [name for name in ("layout", "config", "gpus") if getattr(partition, name) is not None]
 
 
 def _requested_layouts(
-    way: str, partition: stack_file.Operator, gpus: Gpus, path: Path, stated: Stated
+    way: str, partition: StatedLayouts, gpus: Gpus, path: Path, stated: Stated
 ) -> Checked[tuple[Layout, ...] | None]:
     at = (*path, way)
     match getattr(partition, way):

@@ -154,7 +154,7 @@ def _reserved_label(key: str, pool: AnyPool, cloud: AnyCloud) -> _ReservedLabel 
     if key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
         return _GKE_PLUGIN_REMOVED
     by_operator = key in _OPERATORS_LABELS or key.startswith(_OPERAND_LABEL)
-    if by_operator and isinstance(pool.partition, stack_file.Operator):
+    if by_operator and isinstance(pool.partition, stack_file.Operator | stack_file.Boot):
         return _SET_BY_OPERATOR
     if key.startswith(_SLICEWRIGHT_PREFIX):
         return _SLICEWRIGHT_LABEL

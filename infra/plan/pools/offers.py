@@ -23,6 +23,11 @@ from slicewright.infra.plan.model.nodes import (
     MigStrategy,
 )
 from slicewright.infra.plan.model.offers import Offer, ReplicatedResource
+from slicewright.infra.plan.partition.boot import (
+    MIG_MANAGER_OFF,
+    boot_partitioning,
+    partitioned_at_boot,
+)
 from slicewright.infra.plan.partition.bottlerocket import (
     bottlerocket_partitioning,
     bottlerocket_sharing,
@@ -31,6 +36,7 @@ from slicewright.infra.plan.partition.bottlerocket import (
 from slicewright.infra.plan.partition.feature_labels import feature_labels
 from slicewright.infra.plan.partition.partitions import (
     Partitioning,
+    StatedLayouts,
     check_ways,
     gke_partitioning,
     offer,
@@ -158,9 +164,11 @@ def _has_plugin_config(pool: AnyPool, cloud: AnyCloud) -> bool:
 
 
 def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:
-    """The labels that keep one of two device plugins off the nodes."""
+    """The labels that keep one of two device plugins, or mig-manager, off the nodes."""
     if cloud == "gke" and isinstance(pool.partition, stack_file.Operator):
         return {NO_GKE_PLUGIN_LABEL: "true"}
+    if partitioned_at_boot(pool):
+        return dict(MIG_MANAGER_OFF)
     return {OPERANDS_LABEL: "false"} if with_bottlerocket(pool) else {}
 
 
@@ -172,12 +180,12 @@ def _partitioning(
     strategy: MigStrategy,
     stated: Stated,
 ) -> Checked[Partitioning | None]:
-    if isinstance(pool.partition, stack_file.Operator):
+    if isinstance(pool.partition, StatedLayouts):
         yield from check_ways(pool.partition, path)
     if gpus is None:
         return None
     if with_bottlerocket(pool):
-        if isinstance(pool.partition, stack_file.Operator):
+        if isinstance(pool.partition, StatedLayouts):
             return None  # refused elsewhere
         native = pool.partition if isinstance(pool.partition, stack_file.Native) else None
         return (yield from bottlerocket_partitioning(native, path, gpus))
@@ -194,4 +202,8 @@ def _partitioning(
         case stack_file.Operator() as partition:
             return (
                 yield from operator_partitioning(partition, pool.name, path, gpus, strategy, stated)
+            )
+        case stack_file.Boot() as partition:
+            return (
+                yield from boot_partitioning(partition, pool.name, path, gpus, strategy, stated)
             )

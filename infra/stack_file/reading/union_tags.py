@@ -20,7 +20,7 @@ from slicewright.infra.stack_file.reading.source import Source
 from slicewright.infra.stack_file.reading.synonyms import closest_word
 
 MODES: Mapping[str, str] = {
-    "partition": "native (GKE), operator (NVIDIA's mig-manager), or none",
+    "partition": "native (GKE), operator (NVIDIA's mig-manager), boot (EKS), or none",
     "sharing": "time-slicing, mps, fractional, or none",
     "capacity": "on-demand, spot, flex-start, queued, reservation, or capacity-block",
     "in_use": "refuse or wait",
@@ -34,6 +34,7 @@ MODES: Mapping[str, str] = {
 _CLOUDS = "gke, eks, or byo (an existing cluster or hosts)"
 _OTHER_PLACE: Mapping[str, str] = {
     "native": "only GKE, and Bottlerocket on EKS, partition GPUs themselves",
+    "boot": "only EKS nodes with Amazon Linux partition their GPUs by user data when they boot",
     "bare": "it is for machines without Kubernetes, listed under hosts",
 }
 """Partition mode of another kind of pool -> why this pool cannot have it."""

@@ -122,6 +122,10 @@ class MigManager(SpecModel):
     """Whether mig-manager may reboot a node to change its MIG mode: A100 GPUs need a reset, which
     clouds refuse.
     """
+    stop_kubelet: bool = True
+    """Whether mig-manager stops the kubelet while it changes a layout, on nodes whose image brings
+    the driver. Afterwards some nodes of EKS do not come back.
+    """
     default_config: Literal["all-disabled", ""] = "all-disabled"
     """Layout of nodes without a layout. The chart allows no other value."""
     version: _Version | None = None

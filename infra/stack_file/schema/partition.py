@@ -60,43 +60,42 @@ _ByIndex = Annotated[
 ]
 
 
+_ONE_LAYOUT = ConfigDict(
+    json_schema_extra={
+        # Types are included: a key that is null counts as absent.
+        "oneOf": [
+            {"required": [key], "properties": {key: {"type": kind}}}
+            for key, kind in (("layout", "object"), ("config", "string"), ("gpus", "array"))
+        ]
+    }
+)
+_LayoutOfEveryGpu = Annotated[
+    Mapping[ProfileName, _Instances],
+    NotEmpty(
+        why="no GPU would be partitioned",
+        instead="name at least one profile, or write partition: none",
+    ),
+]
+_LayoutName = Annotated[
+    str,
+    FreeText(
+        "a layout name",
+        "default-mig-parted-config of the GPU operator",
+        "all-balanced",
+        "all-1g.5gb",
+    ),
+]
+
+
 class Operator(SpecModel):
     """NVIDIA's mig-manager partitions the GPUs. Exactly one of `layout`, `config` and `gpus`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            # Types are included: a key that is null counts as absent.
-            "oneOf": [
-                {"required": [key], "properties": {key: {"type": kind}}}
-                for key, kind in (("layout", "object"), ("config", "string"), ("gpus", "array"))
-            ]
-        }
-    )
+    model_config = _ONE_LAYOUT
 
     mode: Literal["operator"]
-    layout: (
-        Annotated[
-            Mapping[ProfileName, _Instances],
-            NotEmpty(
-                why="no GPU would be partitioned",
-                instead="name at least one profile, or write partition: none",
-            ),
-        ]
-        | None
-    ) = None
+    layout: _LayoutOfEveryGpu | None = None
     """MIG profile -> instances on every GPU."""
-    config: (
-        Annotated[
-            str,
-            FreeText(
-                "a layout name",
-                "default-mig-parted-config of the GPU operator",
-                "all-balanced",
-                "all-1g.5gb",
-            ),
-        ]
-        | None
-    ) = None
+    config: _LayoutName | None = None
     """NVIDIA's name of a layout, for every GPU: `all-balanced`, `all-1g.5gb`."""
     gpus: _ByIndex | None = None
     """A layout per GPU. Every GPU must be listed. The driver may renumber GPUs after a reboot."""
@@ -104,8 +103,27 @@ class Operator(SpecModel):
     """Earlier values of `gpus` that nodes may still have: kept for mig-manager."""
 
 
+class Boot(SpecModel):
+    """Each node partitions its GPUs when it boots, before its kubelet starts: only on EKS with
+    Amazon Linux. Another layout replaces the nodes. Exactly one of `layout`, `config` and `gpus`.
+    """
+
+    model_config = _ONE_LAYOUT
+
+    mode: Literal["boot"]
+    layout: _LayoutOfEveryGpu | None = None
+    """MIG profile -> instances on every GPU."""
+    config: _LayoutName | None = None
+    """NVIDIA's name of a layout, for every GPU: `all-balanced`, `all-1g.5gb`."""
+    gpus: _ByIndex | None = None
+    """A layout per GPU. Every GPU must be listed. The driver may renumber GPUs after a reboot."""
+
+
 CloudPartition = Annotated[
     Unpartitioned | Native | Operator, Field(discriminator="mode"), Shorthand("none")
+]
+EksPartition = Annotated[
+    Unpartitioned | Native | Operator | Boot, Field(discriminator="mode"), Shorthand("none")
 ]
 OperatorPartition = Annotated[
     Unpartitioned | Operator, Field(discriminator="mode"), Shorthand("none")

@@ -37,18 +37,20 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
 
 def test_without_a_pod_its_daemon_sets_newest_event_is_quoted() -> None:
     later = event(REFUSED, at="2026-01-01T00:01:00Z")
-    found = reasons({"n1": "a", "n2": "b"}, [], [later, event("earlier")])
+    found = reasons({"n1": "node-agent-a", "n2": "node-agent-b"}, [], [later, event("earlier")])
     assert found == {"n1": f"FailedCreate: {REFUSED}"}
 
 
 def test_an_event_is_not_quoted_of_a_node_that_has_the_pod() -> None:
-    assert reasons({"n1": "a"}, [pod("n1", phase="Running")], [event(REFUSED)]) == {}
+    assert reasons({"n1": "node-agent-a"}, [pod("n1", phase="Running")], [event(REFUSED)]) == {}
 
 
 def test_what_a_pod_waits_for_is_quoted() -> None:
-    found = reasons({"n1": "a"}, [pod("n1", **waiting("ImagePullBackOff", "no such image"))], [])
+    found = reasons(
+        {"n1": "node-agent-a"}, [pod("n1", **waiting("ImagePullBackOff", "no such image"))], []
+    )
     assert found == {"n1": "pod node-agent-a-x: ImagePullBackOff: no such image"}
-    assert reasons({"n1": "a"}, [pod("n1", **waiting("ContainerCreating"))], []) == {}
+    assert reasons({"n1": "node-agent-a"}, [pod("n1", **waiting("ContainerCreating"))], []) == {}
 
 
 def test_a_pod_that_cannot_be_scheduled_is_known_by_the_node_it_was_made_for() -> None:
@@ -62,7 +64,7 @@ def test_a_pod_that_cannot_be_scheduled_is_known_by_the_node_it_was_made_for() -
     }
     unbound = pod("", conditions=[condition])
     unbound["spec"] = {"affinity": {"nodeAffinity": required}}
-    assert reasons({"n1": "a"}, [unbound], []) == {
+    assert reasons({"n1": "node-agent-a"}, [unbound], []) == {
         "n1": "pod node-agent-a-x: Unschedulable: 0/1 nodes are available: 1 Insufficient memory."
     }
 
@@ -94,16 +96,18 @@ def test_missing_report_quotes_nothing_without_a_cause(node: Node, pool: Pool, n
     assert "None" not in assessed.message
 
 
-def test_silent_agents_are_listed_by_node_with_their_pool(
+def test_silent_agents_are_listed_by_node_with_their_daemon_set(
     node: Node, pool: Pool, report: Report, now: float
 ) -> None:
     other = replace(node, name="n2", uid="u2")
     foreign = replace(node, name="n3", uid="u3", labels={})
     reports = {"n1": report}
-    assert silent_agents([pool], [node, other, foreign], reports, now) == {"n2": "halves"}
+    assert silent_agents([pool], [node, other, foreign], reports, now) == {
+        "n2": "node-agent-halves"
+    }
     later = report.time + REPORT_AGE_LIMIT_S
     assert silent_agents([pool], [node], reports, later - 1) == {}
-    assert silent_agents([pool], [node], reports, later) == {"n1": "halves"}
+    assert silent_agents([pool], [node], reports, later) == {"n1": "node-agent-halves"}
 
 
 def test_an_agent_that_has_fallen_silent_says_why(node: Node, pool: Pool, report: Report) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from slicewright.apis.names import BUSY_STATES
+from slicewright.apis.names import BOOT_LAYOUT_LABEL, BUSY_STATES
 from slicewright.apis.reasons.agent import REASONS
 from slicewright.fleet_controller.nodes.assess import CLOCKS_APART_S, REPORT_AGE_LIMIT_S, assess
 from slicewright.fleet_controller.objects.node import Node
@@ -630,3 +630,24 @@ class TestBeforeItsTurn:
         base = assess(of, pool, replace(report, **change), now)  # type: ignore[arg-type]
         assert base.reason == reason
         assert assess_waiting(of, pool, base) == base
+
+
+def test_a_node_of_another_boot_layout_is_compared_with_its_own(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    booted = replace(node, labels={**node.labels, BOOT_LAYOUT_LABEL: "0ld0ld00"})
+    wanting = replace(pool, boot_layout="aaaaaaaa", mig_config=None)
+    other = replace(report, layout_hash="f" * 64)
+    assessed = assess(booted, wanting, other, now)
+    assert (assessed.status, assessed.reason) == ("True", "BootedWithOtherLayout")
+    wrong = replace(other, verdict="Mismatch", reason="LayoutIncomplete")
+    assert assess(booted, wanting, wrong, now).mismatch
+
+
+def test_a_node_of_the_pools_boot_layout_needs_a_report_on_the_pools_layout(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    booted = replace(node, labels={**node.labels, BOOT_LAYOUT_LABEL: "aaaaaaaa"})
+    wanting = replace(pool, boot_layout="aaaaaaaa", mig_config=None)
+    other = replace(report, layout_hash="f" * 64)
+    assert assess(booted, wanting, other, now).reason == "ReportOfAnotherLayout"

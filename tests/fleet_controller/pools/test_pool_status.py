@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
-from slicewright.apis.names import STARTUP_TAINT_KEY
+from slicewright.apis.names import BOOT_LAYOUT_LABEL, STARTUP_TAINT_KEY
 from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.bounds import stamp
 from slicewright.fleet_controller.objects.condition import Condition
@@ -502,3 +502,24 @@ class TestNodesThatJoinLater:
         silent = Assessment(status="Unknown", reason="NoReport", message="m", settles=True)
         late = member_of(self.FRESH, silent, NOW + GRACE_S)
         assert NOW + SET_UP_LIMIT_S in late.deadlines
+
+
+def test_a_pool_is_not_verified_while_nodes_of_another_boot_layout_are_in_it() -> None:
+    pool = replace(POOL, boot_layout="aaaaaaaa")
+    old = replace(NODE, labels={**NODE.labels, BOOT_LAYOUT_LABEL: "bbbbbbbb"})
+    new = replace(NODE, labels={**NODE.labels, BOOT_LAYOUT_LABEL: "aaaaaaaa"})
+    idle = Rollout()
+    found = conditions(idle, (member("n0", node=old), member("n1", node=new)), pool)
+    assert found["Verified"][:2] == ("False", "NodesBeingReplaced")
+    assert "1 of 2 nodes booted with another layout" in found["Verified"][2]
+    assert found["Progressing"][:2] == ("True", "NodesBeingReplaced")
+    assert found["Settled"][0] == found["Degraded"][0] == found["Stalled"][0] == "False"
+    replaced = conditions(idle, (member("n0", node=new), member("n1", node=new)), pool)
+    assert replaced["Verified"][:2] == ("True", "AllNodesProven")
+
+
+def test_a_node_of_another_boot_layout_that_is_wrong_is_reported() -> None:
+    pool = replace(POOL, boot_layout="aaaaaaaa")
+    old = replace(NODE, labels={**NODE.labels, BOOT_LAYOUT_LABEL: "bbbbbbbb"})
+    found = conditions(Rollout(), (stuck("n0")._replace(node=old), member("n1")), pool)
+    assert found["Settled"][:2] == ("True", "NodesFailing")

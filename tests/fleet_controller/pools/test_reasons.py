@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from slicewright.apis.gpu_pool.rollout_policy import RolloutPolicy
+from slicewright.apis.names import BOOT_LAYOUT_LABEL
 from slicewright.apis.reasons import controller_page
 from slicewright.apis.reasons.agent import REASONS
 from slicewright.apis.reasons.controller import OF_A_POOL
 from slicewright.fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
-from tests.fleet_controller.pools.test_pool_status import NONE, NOW, POOL, member
+from tests.fleet_controller.pools.test_pool_status import NODE, NONE, NOW, POOL, member
 from tests.fleet_controller.rollout.test_rollout import world
 
 _ROOT = Path(__file__).parents[3]
@@ -64,8 +65,11 @@ def test_reasons_page_names_the_conditions_of_each_pool_reason() -> None:
     early = pool_status(few, [member("a")], NONE, NOW)
     wrong = member("b", "False")._replace(stuck=True, warns=True)
     tolerant = replace(POOL, policy=RolloutPolicy(max_unverified=1))
+    boots = replace(POOL, boot_layout="aaaaaaaa")
+    old = member("a")._replace(node=replace(NODE, labels={BOOT_LAYOUT_LABEL: "bbbbbbbb"}))
     written = [
         early,
+        pool_status(boots, [old], NONE, NOW),
         pool_status(replace(few, status=early), [member("a")], NONE, NOW + TOO_FEW_LIMIT_S),
         pool_status(POOL, [member("a")], NONE, NOW),
         pool_status(POOL, [member("a"), wrong], NONE, NOW),

@@ -527,6 +527,7 @@ def operator(operated: Changes, cloud: str) -> Iterator[Row]:
         ("dcgm_exporter.enabled", False, IN_PLACE),
         ("dcgm_exporter.version", "4.5.3-4.8.2", IN_PLACE),
         ("mig_manager.with_reboot", False, IN_PLACE),
+        ("mig_manager.stop_kubelet", False, IN_PLACE),
         ("mig_manager.default_config", "", IN_PLACE),
         ("mig_manager.version", "v0.14.2", IN_PLACE),
     ):

@@ -156,6 +156,7 @@ def test_a_bound_is_shown_with_its_unit(number: int, reason: str) -> None:
 WITHOUT_MAXIMUM = {
     "GpuGroup.index",
     "GpuGroup.layout",
+    "Boot.layout",
     "Operator.layout",
     "HostGpu.index",
     "Instance.start",

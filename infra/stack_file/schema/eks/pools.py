@@ -22,7 +22,7 @@ from slicewright.infra.stack_file.schema.field_types import (
     Tags,
 )
 from slicewright.infra.stack_file.schema.model import SpecModel
-from slicewright.infra.stack_file.schema.partition import CloudPartition, Unpartitioned
+from slicewright.infra.stack_file.schema.partition import EksPartition, Unpartitioned
 from slicewright.infra.stack_file.schema.pools import CloudPool
 
 
@@ -140,7 +140,7 @@ class EksPool(CloudPool):
     zones: OptionalZones = None
     """Zones of the cluster. By default only its first zone, so that nodes are close together."""
     capacity: EksCapacity = OnDemand()
-    partition: CloudPartition = Unpartitioned()
+    partition: EksPartition = Unpartitioned()
     ami_type: (
         Literal[
             "AL2023_x86_64_NVIDIA",

@@ -78,9 +78,10 @@ def test_a_broken_bottlerocket_is_refused(release: str, broken: bool) -> None:
     [
         ("g6.xlarge", "1.34.1-20260818", True),
         ("g6.xlarge", "1.34.1-20261101", True),
-        ("g6.xlarge", None, False),
+        ("g6.xlarge", None, True),
         ("g6.xlarge", "1.34.1-20260810", False),
         ("g4dn.xlarge", None, False),
+        ("p4d.24xlarge", None, False),
     ],
 )
 def test_a_reported_defect_is_a_note_with_the_issue(
