@@ -1,0 +1,180 @@
+"""The planner's answer costs as little as any fleet that an exhaustive search finds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicewright.infra import catalog, geometry, planner
+from slicewright.infra.planner import DemandClass, Limits, NodeType, Problem, Slot
+from tests.properties import examples
+
+A30 = catalog.load().gpus["A30"]
+A100 = catalog.load().gpus["A100-80"]
+_MOST_NODES = 5
+
+
+def _slots(gpu: catalog.Gpu) -> list[Slot]:
+    return [Slot(gpu=gpu.name, profile=name) for name in sorted(gpu.profiles)]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Two node types of one GPU model, and up to three classes of a few replicas."""
+    gpu = draw(st.sampled_from([A30, A100]))
+    node_types = tuple(
+        planner.node_type(
+            f"with-{gpus}",
+            gpu,
+            gpus=gpus,
+            cost=draw(st.integers(1000, 9000)),
+            partitioner=draw(st.sampled_from(["operator", "native"])),
+        )
+        for gpus in (1, 2)
+    )
+    devices = st.sets(st.sampled_from(_slots(gpu)), min_size=1, max_size=4)
+    classes = tuple(
+        DemandClass(
+            name=f"class-{number}",
+            required=draw(st.integers(1, 5)),
+            yields=dict.fromkeys(sorted(draw(devices)), 1),
+        )
+        for number in range(draw(st.integers(1, 3)))
+    )
+    return Problem(
+        classes=classes,
+        node_types=node_types,
+        limits=Limits(pools=draw(st.sampled_from([1, 2, None]))),
+    )
+
+
+def serves(devices: Mapping[str, int], classes: Sequence[DemandClass]) -> bool:
+    """Returns True if the devices are enough: by Hall's theorem, over all subsets of classes."""
+    return all(
+        sum(demand.required for demand in chosen)
+        <= sum(
+            devices.get(profile, 0)
+            for profile in {slot.profile for demand in chosen for slot in demand.yields}
+        )
+        for size in range(1, len(classes) + 1)
+        for chosen in itertools.combinations(classes, size)
+    )
+
+
+def every_fleet(problem: Problem, most: int) -> Iterator[tuple[int, int, Mapping[str, int]]]:
+    """Yields cost, pools and devices of every fleet of up to `most` nodes, with any layout that
+    geometry allows rather than the planner's own list.
+    """
+    kinds = [
+        (node, layout)
+        for node in problem.node_types
+        for layout in (*_layouts(node), {})
+    ]
+    for size in range(most + 1):
+        for fleet in itertools.combinations_with_replacement(range(len(kinds)), size):
+            devices: dict[str, int] = {}
+            for kind in fleet:
+                node, layout = kinds[kind]
+                for profile, count in node.devices(layout).items():
+                    devices[profile] = devices.get(profile, 0) + count
+            yield sum(kinds[kind][0].cost for kind in fleet), len(set(fleet)), devices
+
+
+def _layouts(node: NodeType) -> Sequence[geometry.Layout]:
+    uniform = planner.candidates.uniform(node.gpu)
+    if set(map(str, node.layouts)) == set(map(str, (*uniform, {}))):
+        return uniform
+    return geometry.maximal(node.gpu)
+
+
+def least(problem: Problem, most: int) -> int | None:
+    pools = problem.limits.pools
+    costs = [
+        cost
+        for cost, number, devices in every_fleet(problem, most)
+        if (pools is None or number <= pools) and serves(devices, problem.classes)
+    ]
+    return min(costs, default=None)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(problems())
+def test_no_fleet_of_an_exhaustive_search_is_cheaper(problem: Problem) -> None:
+    try:
+        answer = planner.optimise(problem)
+    except planner.Infeasible:
+        assert least(problem, 2) is None
+        return
+    assert planner.violations(problem, answer) == ()
+    assert answer.bounds.proven == answer.bounds.objective == answer.cost
+    exhaustive = least(problem, 2)
+    if exhaustive is not None:
+        assert answer.cost <= exhaustive
+    if answer.nodes <= 2:
+        assert answer.cost == exhaustive
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(problems())
+def test_the_order_of_the_input_does_not_change_the_answer(problem: Problem) -> None:
+    shuffled = replace(
+        problem,
+        classes=tuple(reversed(problem.classes)),
+        node_types=tuple(
+            replace(node, layouts=tuple(reversed(node.layouts)))
+            for node in reversed(problem.node_types)
+        ),
+    )
+    try:
+        answer = planner.optimise(problem)
+    except planner.Infeasible:
+        with pytest.raises(planner.Infeasible):
+            planner.optimise(shuffled)
+        return
+    assert _content(planner.optimise(shuffled)) == _content(answer)
+
+
+def _content(answer: planner.Answer) -> tuple[object, ...]:
+    pools = [(pool.node_type.name, dict(pool.layout), pool.nodes) for pool in answer.pools]
+    return pools, answer.assignments, answer.bounds
+
+
+def test_a_wrong_answer_is_told_apart_from_a_right_one() -> None:
+    """Each fault that is put in has its own sentence."""
+    node = planner.node_type("one", A100, gpus=1, cost=1000, partitioner="operator")
+    slot = Slot(gpu=A100.name, profile="3g.40gb")
+    problem = Problem(
+        classes=(DemandClass(name="chat", required=4, yields={slot: 1}),), node_types=(node,)
+    )
+    right = planner.optimise(problem)
+    assert planner.violations(problem, right) == ()
+    (pool,), (assignment,) = right.pools, right.assignments
+    wrong = {
+        "chat: 3 of 4 replicas": replace(right, assignments=(replace(assignment, replicas=3),)),
+        "one: 4 devices of 3g.40gb are used, 2 exist": replace(
+            right,
+            pools=(replace(pool, nodes=1),),
+            bounds=replace(right.bounds, objective=1000, proven=1000),
+        ),
+        "at most 2 fit on one GPU": replace(right, pools=(replace(pool, layout={"3g.40gb": 3}),)),
+        "is above the objective": replace(right, bounds=replace(right.bounds, proven=2001)),
+        "its proof 1": replace(right, bounds=replace(right.bounds, objective=1, proven=1)),
+    }
+    for sentence, answer in wrong.items():
+        found = planner.violations(problem, answer)
+        assert any(sentence in violation for violation in found), (sentence, found)
+
+
+def test_the_relaxed_bound_is_never_above_the_answer() -> None:
+    node = planner.node_type("one", A100, gpus=1, cost=1000, partitioner="operator")
+    slots = {Slot(gpu=A100.name, profile="1g.10gb"): 1}
+    classes = (DemandClass(name="small", required=8, yields=slots),)
+    answer = planner.optimise(Problem(classes=classes, node_types=(node,), objective="gpus"))
+    assert answer.bounds.relaxed == Fraction(8, 7)
+    assert (answer.gpus, answer.bounds.proven) == (2, 2)
