@@ -1,4 +1,4 @@
-"""The least fleet that serves a demand, with a proof: which nodes, with which MIG layouts.
+"""The least fleet that serves a demand, with a proof: its nodes and their MIG layouts.
 
 demand and candidates → integer program → HiGHS → answer → exact check. Nothing here runs during
 `pulumi up`: the answer is a file that people review.

@@ -78,12 +78,12 @@ class Answer:
 
     def spare(self) -> Mapping[tuple[str, str], int]:
         """Returns the devices that no replica has, by node type and profile."""
-        left: dict[tuple[str, str], int] = {}
+        spare: dict[tuple[str, str], int] = {}
         for pool in self.pools:
             for profile, count in pool.node_type.devices(pool.layout).items():
                 key = pool.node_type.name, profile
-                left[key] = left.get(key, 0) + count * pool.nodes
+                spare[key] = spare.get(key, 0) + count * pool.nodes
         for assignment in self.assignments:
             key = assignment.node_type, assignment.slot.profile
-            left[key] = left.get(key, 0) - assignment.replicas * assignment.slot.gpus
-        return {key: count for key, count in sorted(left.items()) if count}
+            spare[key] = spare.get(key, 0) - assignment.replicas * assignment.slot.gpus
+        return {key: count for key, count in sorted(spare.items()) if count}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
@@ -81,12 +81,12 @@ def undominated(gpu: Gpu) -> tuple[Layout, ...]:
     A layout with fewer instances of a profile and no more of any other serves no demand better.
     """
     layouts = [_present(layout) for layout in geometry.maximal(gpu)]
-    kept = (
+    needed = (
         layout
         for layout in layouts
         if not any(exceeds(other, layout) for other in layouts if other != layout)
     )
-    return tuple(sorted(kept, key=_order))
+    return tuple(sorted(needed, key=_order))
 
 
 @cache
@@ -96,30 +96,14 @@ def uniform(gpu: Gpu) -> tuple[Layout, ...]:
     return tuple(sorted(layouts, key=_order))
 
 
-def _present(layout: Layout) -> Layout:
-    return {profile: count for profile, count in sorted(layout.items()) if count}
-
-
 def exceeds(other: Mapping[str, int], layout: Mapping[str, int]) -> bool:
     """Returns True if the other has at least as many of each profile."""
     return all(other.get(profile, 0) >= count for profile, count in layout.items())
 
 
+def _present(layout: Layout) -> Layout:
+    return {profile: count for profile, count in sorted(layout.items()) if count}
+
+
 def _order(layout: Layout) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(layout.items()))
-
-
-def slots(node_types: Iterable[NodeType]) -> tuple[Slot, ...]:
-    """Returns every partition that some layout has, and one whole GPU of each model that stays
-    whole, in a fixed order.
-    """
-    return tuple(
-        sorted(
-            {
-                Slot(gpu=node.gpu.name, profile=profile)
-                for node in node_types
-                for layout in node.layouts
-                for profile in node.devices(layout)
-            }
-        )
-    )

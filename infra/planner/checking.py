@@ -11,7 +11,7 @@ from slicewright.infra.planner.demand import Problem
 
 
 def violations(problem: Problem, answer: Answer) -> tuple[str, ...]:
-    """Returns what is wrong with an answer, in sentences. Empty: the answer is right."""
+    """Returns the faults of an answer, in sentences. Empty: the answer is right."""
     return (
         *_layouts(answer),
         *_demand(problem, answer),
@@ -44,7 +44,7 @@ def _demand(problem: Problem, answer: Answer) -> Iterator[str]:
 
 
 def _devices(problem: Problem, answer: Answer) -> Iterator[str]:
-    """Without the spare nodes of each pool, there must be as many devices as replicas use."""
+    """There must be as many devices as replicas use, even if the spare nodes of each pool fail."""
     devices = Counter[tuple[str, str]]()
     for pool in answer.pools:
         usable = pool.nodes - problem.limits.spare_nodes

@@ -117,7 +117,10 @@ def _model(
 
 def _solution(module: Any, highs: Any, integers: bool) -> Solution:
     status, info = highs.getModelStatus(), highs.getInfo()
-    infeasible = (module.HighsModelStatus.kInfeasible, module.HighsModelStatus.kUnboundedOrInfeasible)
+    infeasible = (
+        module.HighsModelStatus.kInfeasible,
+        module.HighsModelStatus.kUnboundedOrInfeasible,
+    )
     if status in infeasible:
         # Every column is at least 0 and every weight positive or 0: no program is unbounded.
         return Solution(values=None, bound=None, optimal=True)

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from slicewright.infra.geometry import Layout
-from slicewright.infra.planner.candidates import WHOLE, NodeType, Slot, exceeds
+from slicewright.infra.planner.candidates import WHOLE, NodeType, Slot
 from slicewright.infra.planner.demand import DemandClass, Objective, Problem
+from slicewright.infra.planner.dominance import Dominance, price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +68,11 @@ class Program:
 
     @cached_property
     def nodes(self) -> tuple[NodesColumn, ...]:
+        dominance = Dominance(self.problem)
         columns = (
             NodesColumn(node_type=node, layout=layout, most=most)
-            for node in self.problem.node_types
-            for layout in self._useful_layouts(node)
+            for node in dominance.node_types
+            for layout in dominance.layouts(node)
             if (most := self._most_nodes(node, layout))
         )
         return tuple(sorted(columns, key=lambda column: column.name))
@@ -117,60 +119,26 @@ class Program:
 
     def weights(self, objective: Objective) -> tuple[int, ...]:
         """Returns the objective's weight of each column."""
-        of_node = {
-            "cost": lambda node: node.cost,
-            "gpus": lambda node: node.gpus,
-            "nodes": lambda _: 1,
-        }[objective]
-        weights = [of_node(column.node_type) for column in self.nodes]
+        weights = [price(column.node_type, objective) for column in self.nodes]
         return (*weights, *(0,) * (self.width - len(weights)))
 
     def rows(self) -> tuple[Row, ...]:
         return (*self._demand(), *self._supply(), *self._pools(), *self._limits())
 
-    def _useful_layouts(self, node: NodeType) -> tuple[Layout, ...]:
-        """Returns the node type's layouts without those that another one equals or exceeds in every
-        profile that some class can use.
-        """
-        used = {
-            slot.profile
-            for demand in self.problem.classes
-            for slot in demand.yields
-            if slot.gpu == node.gpu.name
-        }
-        useful: dict[tuple[tuple[str, int], ...], Layout] = {}
-        for layout in sorted(node.layouts, key=lambda layout: (len(layout), sorted(layout.items()))):
-            devices = node.devices(layout).items()
-            useful.setdefault(
-                tuple(sorted((name, count) for name, count in devices if name in used)), layout
-            )
-        parts = {part: dict(part) for part in useful}
-        return tuple(
-            layout
-            for part, layout in useful.items()
-            if not any(
-                other != part and exceeds(parts[other], parts[part]) for other in useful
-            )
-        )
-
     def _most_nodes(self, node: NodeType, layout: Layout) -> int:
-        """Returns how many nodes of the pool could serve every class that it serves at all, alone.
-
-        Every further node would be without a replica, so no least fleet has it.
+        """Returns how many nodes of the pool serve every class that it serves at all, without any
+        other pool. A node beyond them has no replica, so no least fleet has it.
         """
         devices = node.devices(layout)
-        needed = 0
+        used: dict[str, int] = {}
         for demand in self.problem.classes:
-            per_node = [
-                (devices[slot.profile] // slot.gpus) * each
-                for slot, each in demand.yields.items()
-                if slot.gpu == node.gpu.name and devices.get(slot.profile, 0) >= slot.gpus
-            ]
-            # The weakest device: an answer may serve the class by it, if better ones are in use.
-            if per_node:
-                needed += -(-demand.required // min(per_node))
-        if not needed:
+            for slot, each in demand.yields.items():
+                if slot.gpu == node.gpu.name and devices.get(slot.profile, 0) >= slot.gpus:
+                    replicas = -(-demand.required // each)
+                    used[slot.profile] = used.get(slot.profile, 0) + replicas * slot.gpus
+        if not used:
             return 0
+        needed = max(-(-count // devices[profile]) for profile, count in used.items())
         most = needed + self.problem.limits.spare_nodes
         return most if node.most is None else min(most, node.most)
 

@@ -71,7 +71,7 @@ def _on_grid(bound: Fraction, weights: Sequence[int], objective: int) -> int:
     The solver's bound is a floating-point number, which may exceed the true one by a little.
     """
     step = math.gcd(*weights) or 1
-    slack = Fraction(1, 10**6) * max(1, abs(bound))
+    slack = Fraction(1, 10**6) * max(Fraction(1), abs(bound))
     return min(objective, math.ceil((bound - slack) / step) * step)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from slicewright.infra import catalog, geometry, planner
 from slicewright.infra.planner import DemandClass, Limits, NodeType, Problem, Slot
+from slicewright.infra.planner.candidates import WHOLE
 from tests.properties import examples
 
 A30 = catalog.load().gpus["A30"]
@@ -21,7 +23,8 @@ _MOST_NODES = 5
 
 
 def _slots(gpu: catalog.Gpu) -> list[Slot]:
-    return [Slot(gpu=gpu.name, profile=name) for name in sorted(gpu.profiles)]
+    partitions = [Slot(gpu=gpu.name, profile=name) for name in sorted(gpu.profiles)]
+    return [*partitions, planner.whole(gpu), planner.whole(gpu, 2)]
 
 
 @st.composite
@@ -54,36 +57,55 @@ def problems(draw: st.DrawFn) -> Problem:
     )
 
 
-def serves(devices: Mapping[str, int], classes: Sequence[DemandClass]) -> bool:
-    """Returns True if the devices are enough: by Hall's theorem, over all subsets of classes."""
-    return all(
-        sum(demand.required for demand in chosen)
-        <= sum(
-            devices.get(profile, 0)
-            for profile in {slot.profile for demand in chosen for slot in demand.yields}
+def serves(fleet: Sequence[tuple[NodeType, geometry.Layout]], problem: Problem) -> bool:
+    """Returns True if every replica gets a device, by trying every way."""
+    devices = tuple(
+        sorted(
+            (index if profile == WHOLE else -1, profile, count)
+            for index, (node, layout) in enumerate(fleet)
+            for profile, count in node.devices(layout).items()
         )
-        for size in range(1, len(classes) + 1)
-        for chosen in itertools.combinations(classes, size)
     )
+    replicas = [demand for demand in problem.classes for _ in range(demand.required)]
+
+    @cache
+    def rest_fits(devices: tuple[tuple[int, str, int], ...], number: int) -> bool:
+        if number == len(replicas):
+            return True
+        for index, (node, profile, count) in enumerate(devices):
+            for slot in replicas[number].yields:
+                if slot.profile == profile and slot.gpus <= count:
+                    left = (node, profile, count - slot.gpus)
+                    if rest_fits((*devices[:index], left, *devices[index + 1 :]), number + 1):
+                        return True
+        return False
+
+    return rest_fits(devices, 0)
 
 
-def every_fleet(problem: Problem, most: int) -> Iterator[tuple[int, int, Mapping[str, int]]]:
-    """Yields cost, pools and devices of every fleet of up to `most` nodes, with any layout that
-    geometry allows rather than the planner's own list.
+def least(problem: Problem, most: int) -> int | None:
+    """Returns the cost of the cheapest fleet of up to `most` nodes, with any layout that geometry
+    allows rather than the planner's own list.
     """
-    kinds = [
-        (node, layout)
-        for node in problem.node_types
-        for layout in (*_layouts(node), {})
-    ]
-    for size in range(most + 1):
-        for fleet in itertools.combinations_with_replacement(range(len(kinds)), size):
-            devices: dict[str, int] = {}
-            for kind in fleet:
-                node, layout = kinds[kind]
-                for profile, count in node.devices(layout).items():
-                    devices[profile] = devices.get(profile, 0) + count
-            yield sum(kinds[kind][0].cost for kind in fleet), len(set(fleet)), devices
+    kinds = [(node, layout) for node in problem.node_types for layout in (*_layouts(node), {})]
+    fleets = sorted(
+        (
+            fleet
+            for size in range(most + 1)
+            for fleet in itertools.combinations_with_replacement(range(len(kinds)), size)
+        ),
+        key=lambda fleet: sum(kinds[kind][0].cost for kind in fleet),
+    )
+    pools = problem.limits.pools
+    return next(
+        (
+            sum(kinds[kind][0].cost for kind in fleet)
+            for fleet in fleets
+            if (pools is None or len(set(fleet)) <= pools)
+            and serves([kinds[kind] for kind in fleet], problem)
+        ),
+        None,
+    )
 
 
 def _layouts(node: NodeType) -> Sequence[geometry.Layout]:
@@ -91,16 +113,6 @@ def _layouts(node: NodeType) -> Sequence[geometry.Layout]:
     if set(map(str, node.layouts)) == set(map(str, (*uniform, {}))):
         return uniform
     return geometry.maximal(node.gpu)
-
-
-def least(problem: Problem, most: int) -> int | None:
-    pools = problem.limits.pools
-    costs = [
-        cost
-        for cost, number, devices in every_fleet(problem, most)
-        if (pools is None or number <= pools) and serves(devices, problem.classes)
-    ]
-    return min(costs, default=None)
 
 
 @settings(max_examples=examples(60), deadline=None)

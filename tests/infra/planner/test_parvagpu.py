@@ -56,9 +56,7 @@ def problem(scenario: int, times: int) -> Problem:
         for model, rate, objective in zip(MODELS, rates, objectives, strict=True)
         if rate != "N/A"
     )
-    return Problem(
-        classes=classes, node_types=(NODE,), objective="gpus", limits=Limits(pools=None)
-    )
+    return Problem(classes=classes, node_types=(NODE,), objective="gpus", limits=Limits(pools=None))
 
 
 @pytest.mark.parametrize(
@@ -75,11 +73,9 @@ def test_each_scenario_takes_its_certified_optimum(times: int, gpus: tuple[int, 
         assert (answer.gpus, answer.bounds.proven) == (most, most), f"S{scenario + 1}"
 
 
-@pytest.mark.long(
-    "the same scenarios with fewer requests: tests/infra/planner/test_parvagpu.py"
-)
+@pytest.mark.long("the same scenarios with fewer requests: tests/infra/planner/test_parvagpu.py")
 @pytest.mark.parametrize(
-    ("scenario", "gpus"), enumerate((51, 103, 214, 321, 671, 868))
+    ("scenario", "gpus"), [(0, 51), (1, 103), (2, 214), (3, 321), (4, 671), (5, 868)]
 )
 def test_sixty_times_the_requests_take_their_certified_optimum(scenario: int, gpus: int) -> None:
     answer = planner.optimise(problem(scenario, 60))
