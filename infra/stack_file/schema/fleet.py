@@ -16,6 +16,7 @@ from slicewright.infra.stack_file.schema.constraints import (
     IntRange,
     NotEmpty,
 )
+from slicewright.infra.stack_file.schema.demand import Demand
 from slicewright.infra.stack_file.schema.eks.cluster import EksCluster
 from slicewright.infra.stack_file.schema.eks.pools import EksPool
 from slicewright.infra.stack_file.schema.field_types import Image, ObjectName, OptionalZones
@@ -123,6 +124,8 @@ _NO_POOLS: Final = NotEmpty(why="nothing would be partitioned", instead="list at
 
 class _CloudFleet(_Fleet):
     system_pool: SystemPool = SystemPool()
+    demand: Demand | None = None
+    """The demand that `slicewright optimise` plans the pools for. `up` does not read it."""
     allow_unlisted: bool = False
     """Accept regions, zones, Kubernetes versions and machine types that are newer than
     slicewright's record of the cloud.

@@ -1,0 +1,92 @@
+"""The node types that the pools of an answer may have: machine types of the region with a price."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+
+from slicewright.infra import catalog, planner, stack_file
+from slicewright.infra.catalog import Machine
+from slicewright.infra.plan.findings import CATALOG, Checked, nearest, refuse
+
+CloudFleet = stack_file.GkeFleet | stack_file.EksFleet
+
+
+def node_types(
+    fleet: CloudFleet, demand: stack_file.Demand
+) -> Checked[tuple[planner.NodeType, ...]]:
+    """Returns every allowed node type with a price in the fleet's region."""
+    region = _region(fleet)
+    machines = {
+        name: machine
+        for (cloud, name), machine in catalog.load().machines.items()
+        if cloud == fleet.cloud and machine.gpu is not None
+    }
+    yield from _check_names(demand, machines)
+    chosen = machines if demand.machine_types is None else demand.machine_types
+    priced = []
+    for name in sorted(set(chosen) & set(machines)):
+        cost = _cost(machines[name], demand, region)
+        if cost is not None:
+            priced.append(_node_type(machines[name], cost, fleet))
+        elif demand.machine_types is not None:
+            yield refuse(
+                ("demand", "machine_types", demand.machine_types.index(name)),
+                f"{name} has no known list price on demand in {region}",
+                f"state its price under demand.usd_per_hour.{name}, or leave it out",
+                CATALOG,
+            )
+    if not priced and demand.machine_types is None:
+        yield refuse(
+            ("demand",),
+            f"no GPU machine type has a known list price in {region}",
+            "state prices under demand.usd_per_hour",
+            CATALOG,
+        )
+    return tuple(priced)
+
+
+def _check_names(demand: stack_file.Demand, machines: Mapping[str, Machine]) -> Checked[None]:
+    for i, name in enumerate(demand.machine_types or ()):
+        if name not in machines:
+            path = ("demand", "machine_types", i)
+            yield refuse(path, f"{name} is no machine type with GPUs", nearest(name, [*machines]))
+    for name in demand.usd_per_hour:
+        if name not in machines:
+            yield refuse(
+                ("demand", "usd_per_hour", name),
+                f"{name} is no machine type with GPUs",
+                nearest(name, [*machines]),
+                in_key=True,
+            )
+
+
+def _region(fleet: CloudFleet) -> str:
+    if isinstance(fleet, stack_file.EksFleet):
+        return fleet.cluster.region
+    # A zone is its region and a letter: us-central1-c.
+    parts = fleet.cluster.location.split("-")
+    return "-".join(parts[:2])
+
+
+def _cost(machine: Machine, demand: stack_file.Demand, region: str) -> int | None:
+    """Returns the price of a node in thousandths of a US dollar per hour, rounded up."""
+    usd = demand.usd_per_hour.get(machine.name)
+    if usd is None:
+        price = machine.price("on-demand", region)
+        usd = None if price is None else price.usd_per_hour
+    if usd is None:
+        return None
+    return int((Decimal(str(usd)) * 1000).to_integral_value(ROUND_CEILING))
+
+
+def _node_type(machine: Machine, cost: int, fleet: CloudFleet) -> planner.NodeType:
+    assert machine.gpu is not None
+    return planner.node_type(
+        machine.name,
+        machine.gpu,
+        gpus=machine.gpu_count,
+        cost=cost,
+        # On GKE, `mode: operator` is possible, too, but GKE's own way needs no operator.
+        partitioner="native" if isinstance(fleet, stack_file.GkeFleet) else "operator",
+    )

@@ -1,0 +1,110 @@
+"""Solves a problem: the least objective first, then fewer pools at the same objective.
+
+Least fleets are rarely unique, and which of them a solver returns depends on the order of its
+columns. The program's columns and rows are sorted by name, so equal problems have equal answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from slicewright.infra.planner import highs
+from slicewright.infra.planner.answer import Answer, Assignment, Bounds, Pool
+from slicewright.infra.planner.checking import violations
+from slicewright.infra.planner.demand import Problem
+from slicewright.infra.planner.highs import SolverFailed
+from slicewright.infra.planner.program import Program, Row
+
+_POOLS_SEARCH_NODES: Final = 200
+
+
+class Infeasible(Exception):
+    """No fleet serves the demand within the limits."""
+
+
+class NotSolved(Exception):
+    """The search ended without any fleet. The message says what to change."""
+
+
+def optimise(problem: Problem, *, search_nodes: int = 200_000) -> Answer:
+    """Returns the least fleet with its bounds.
+
+    Raises Infeasible, NotSolved, and the solver's NoSolver and SolverFailed.
+    """
+    program = Program(problem)
+    rows, upper = program.rows(), program.upper()
+    weights = program.weights(problem.objective)
+    if not program.nodes and any(demand.required for demand in problem.classes):
+        raise Infeasible
+    first = highs.solve(weights, rows, upper, search_nodes=search_nodes)
+    if first.bound is None:
+        raise Infeasible
+    if first.values is None:
+        raise NotSolved(
+            f"the search found no fleet in {search_nodes} steps: allow fewer machine types, more "
+            "pools, or merge classes"
+        )
+    objective = sum(w * v for w, v in zip(weights, first.values, strict=True))
+    relaxed = highs.solve(weights, rows, upper, integers=False)
+    assert relaxed.bound is not None  # the integer program has a solution
+    bounds = Bounds(
+        objective=objective,
+        relaxed=relaxed.bound.limit_denominator(10**6),
+        proven=_on_grid(first.bound, weights, objective),
+        solver=highs.version(),
+    )
+    values = first.values
+    if program.has_switches:
+        values = _with_fewest_pools(program, rows, values, weights)
+    answer = _answer(program, values, bounds)
+    if wrong := violations(problem, answer):
+        raise SolverFailed(f"the answer of {bounds.solver} is wrong: {'; '.join(wrong)}")
+    return answer
+
+
+def _on_grid(bound: Fraction, weights: Sequence[int], objective: int) -> int:
+    """Rounds a lower bound up to the next possible objective: a multiple of the weights' divisor.
+
+    The solver's bound is a floating-point number, which may exceed the true one by a little.
+    """
+    step = math.gcd(*weights) or 1
+    slack = Fraction(1, 10**6) * max(Fraction(1), abs(bound))
+    return min(objective, math.ceil((bound - slack) / step) * step)
+
+
+def _with_fewest_pools(
+    program: Program, rows: tuple[Row, ...], values: tuple[int, ...], weights: Sequence[int]
+) -> tuple[int, ...]:
+    """Returns an answer with the same objective, and as few pools as a short search finds."""
+    objective = sum(w * v for w, v in zip(weights, values, strict=True))
+    coefficients = {index: weight for index, weight in enumerate(weights) if weight}
+    limit = Row(name="objective", low=None, high=objective, coefficients=coefficients)
+    before = len(program.nodes) + len(program.replicas)
+    switches = (*(0,) * before, *(1,) * len(program.nodes))
+    fewest = highs.solve(
+        switches, (*rows, limit), program.upper(), search_nodes=_POOLS_SEARCH_NODES
+    )
+    return values if fewest.values is None else fewest.values
+
+
+def _answer(program: Program, values: Sequence[int], bounds: Bounds) -> Answer:
+    pools = tuple(
+        Pool(node_type=column.node_type, layout=column.layout, nodes=values[index])
+        for index, column in enumerate(program.nodes)
+        if values[index]
+    )
+    first = len(program.nodes)
+    assignments = tuple(
+        Assignment(
+            demand_class=column.demand_class.name,
+            node_type=column.node_type.name,
+            slot=column.slot,
+            replicas=values[first + index],
+        )
+        for index, column in enumerate(program.replicas)
+        if values[first + index]
+    )
+    return Answer(pools=pools, assignments=assignments, bounds=bounds)
