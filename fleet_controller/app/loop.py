@@ -296,7 +296,7 @@ class Loop:
         """nodes: those of pools whose GPUs an engine shares."""
         bound = self._cluster.bound
         return ShareFacts(
-            pods={name: bound.on(name) for name in nodes},
+            pods={name: bound.pods_on(name) for name in nodes},
             schedulers=starts_by_namespace(bound.schedulers()),
         )
 

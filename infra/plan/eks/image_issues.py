@@ -53,8 +53,8 @@ def image_issue_notes(pool: EksPoolPlan) -> list[str]:
 
 
 def _notes_on_the_newest(pool: str, image: str, machines: Sequence[Machine]) -> list[str]:
-    """Without a release_version EKS takes the newest release, which has the defects that no known
-    release fixes.
+    """Returns notes on the newest release, which EKS takes without a release_version: it has the
+    defects that no known release fixes.
     """
     unfixed = [
         (issue, machine)
