@@ -36,6 +36,7 @@ __all__ = [
 COMMANDS: Final = (
     "check",
     "plan",
+    "optimise",
     "preview-report",
     "deployed",
     "rights",

@@ -8,6 +8,7 @@ from slicewright.infra.planner.answer import Answer, Assignment, Bounds, Pool
 from slicewright.infra.planner.candidates import NodeType, Slot, node_type, whole
 from slicewright.infra.planner.checking import violations
 from slicewright.infra.planner.demand import DemandClass, Limits, Objective, Problem
+from slicewright.infra.planner.highs import NoSolver, SolverFailed
 from slicewright.infra.planner.solving import Infeasible, NotSolved, optimise
 
 __all__ = [
@@ -17,12 +18,14 @@ __all__ = [
     "DemandClass",
     "Infeasible",
     "Limits",
+    "NoSolver",
     "NodeType",
     "NotSolved",
     "Objective",
     "Pool",
     "Problem",
     "Slot",
+    "SolverFailed",
     "node_type",
     "optimise",
     "violations",

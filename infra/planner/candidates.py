@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
@@ -64,13 +64,19 @@ def node_type(
     gpus: int,
     cost: int,
     partitioner: Partitioner,
+    sizes: Sequence[str] | None = None,
     most: int | None = None,
 ) -> NodeType:
-    """Returns a node type with every layout that could be part of a least fleet."""
+    """Returns a node type with every layout that could be part of a least fleet.
+
+    sizes: the profiles that the native partitioner offers. None: all of the GPU.
+    """
     layouts: tuple[Layout, ...] = ({},)
-    if partitioner != "none" and gpu.family is not None:
-        partitioned = uniform(gpu) if partitioner == "native" else undominated(gpu)
-        layouts = (*partitioned, {})
+    if partitioner == "native":
+        offered = (layout for layout in uniform(gpu) if sizes is None or set(layout) <= set(sizes))
+        layouts = (*offered, {})
+    elif partitioner == "operator" and gpu.family is not None:
+        layouts = (*undominated(gpu), {})
     return NodeType(name=name, gpu=gpu, gpus=gpus, cost=cost, layouts=layouts, most=most)
 
 

@@ -16,7 +16,7 @@ def node_types(
     fleet: CloudFleet, demand: stack_file.Demand
 ) -> Checked[tuple[planner.NodeType, ...]]:
     """Returns every allowed node type with a price in the fleet's region."""
-    region = _region(fleet)
+    region = region_of(fleet)
     machines = {
         name: machine
         for (cloud, name), machine in catalog.load().machines.items()
@@ -61,7 +61,8 @@ def _check_names(demand: stack_file.Demand, machines: Mapping[str, Machine]) -> 
             )
 
 
-def _region(fleet: CloudFleet) -> str:
+def region_of(fleet: CloudFleet) -> str:
+    """Returns the region of the cluster."""
     if isinstance(fleet, stack_file.EksFleet):
         return fleet.cluster.region
     # A zone is its region and a letter: us-central1-c.
@@ -82,11 +83,21 @@ def _cost(machine: Machine, demand: stack_file.Demand, region: str) -> int | Non
 
 def _node_type(machine: Machine, cost: int, fleet: CloudFleet) -> planner.NodeType:
     assert machine.gpu is not None
+    if isinstance(fleet, stack_file.EksFleet):
+        return planner.node_type(
+            machine.name,
+            machine.gpu,
+            gpus=machine.gpu_count,
+            cost=cost,
+            partitioner="operator",
+        )
+    # With `mode: operator`, GKE's nodes could have any layout, but GKE's own way needs no operator.
+    accelerator = catalog.load().accelerators[machine.accelerator or ""]
     return planner.node_type(
         machine.name,
         machine.gpu,
         gpus=machine.gpu_count,
         cost=cost,
-        # On GKE, `mode: operator` is possible, too, but GKE's own way needs no operator.
-        partitioner="native" if isinstance(fleet, stack_file.GkeFleet) else "operator",
+        partitioner="native",
+        sizes=accelerator.sizes,
     )

@@ -1,0 +1,91 @@
+"""The answer as `node_pools` of a stack file, which `check` accepts unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import yaml
+
+from slicewright.infra import catalog
+from slicewright.infra.plan.demand.node_types import CloudFleet, region_of
+from slicewright.infra.planner import Answer, Pool, Problem
+from slicewright.infra.planner.certificate import certificate
+from slicewright.infra.stack_file import GkeFleet
+from slicewright.infra.stack_file.schema.gke.pools import GkeDisk
+
+_LONGEST_NAME: Final = 40
+
+
+def node_pools(fleet: CloudFleet, answer: Answer) -> list[dict[str, Any]]:
+    """Returns the pools, each with a name of its machine type and layout."""
+    return [_node_pool(fleet, pool) for pool in answer.pools]
+
+
+def fragment(fleet: CloudFleet, problem: Problem, answer: Answer) -> str:
+    """Returns YAML: the certificate as comments, and `node_pools`. It has no date, so that the same
+    input gives the same bytes.
+    """
+    lines = [f"# {name}: {value}" for name, value in certificate(problem, answer).items()]
+    pools = yaml.safe_dump({"node_pools": node_pools(fleet, answer)}, sort_keys=False, width=100)
+    return "\n".join(["# Planned by slicewright optimise.", *lines, pools])
+
+
+def _node_pool(fleet: CloudFleet, pool: Pool) -> dict[str, Any]:
+    node_pool: dict[str, Any] = {
+        "name": _name(pool),
+        "machine_type": pool.node_type.name,
+        "nodes": {"count": pool.nodes},
+    }
+    if isinstance(fleet, GkeFleet):
+        if zones := _zones(fleet, pool):
+            node_pool["zones"] = zones
+        if disk := _disk(pool):
+            node_pool["disk"] = disk
+        if pool.layout:
+            (profile,) = pool.layout
+            node_pool["partition"] = {"mode": "native", "profile": profile}
+    elif pool.layout:
+        node_pool["partition"] = {"mode": "operator", "layout": dict(pool.layout)}
+    return node_pool
+
+
+def _name(pool: Pool) -> str:
+    """Returns a DNS label, such as `p4de-24xlarge-3g-40gb-4x1g-10gb`."""
+    parts = [
+        f"{count}x{profile}" if count > 1 else profile
+        for profile, count in sorted(pool.layout.items(), reverse=True)
+    ]
+    text = "-".join([pool.node_type.name, *(parts or ["whole"])])
+    label = re.sub(r"[^a-z0-9]+", "-", text.lower())
+    return label if len(label) <= _LONGEST_NAME else _shortened(label, pool)
+
+
+def _shortened(label: str, pool: Pool) -> str:
+    """Returns the label without the memory of the profiles, or its start with a hash of it all."""
+    short = re.sub(r"-[0-9]+gb", "", label)
+    if len(short) <= _LONGEST_NAME:
+        return short
+    content = f"{pool.node_type.name} {sorted(pool.layout.items())}"
+    digest = hashlib.sha256(content.encode()).hexdigest()[:6]
+    return f"{short[: _LONGEST_NAME - 7]}-{digest}"
+
+
+def _disk(pool: Pool) -> dict[str, str] | None:
+    """Returns a type of boot disk that the machine type can have. None: the default."""
+    machine = catalog.load().machines["gke", pool.node_type.name]
+    if machine.boot_disks is None or GkeDisk().type in machine.boot_disks:
+        return None
+    return {"type": machine.boot_disks[0]}
+
+
+def _zones(fleet: GkeFleet, pool: Pool) -> Sequence[str] | None:
+    """Returns one zone with the machine type. None: a zonal cluster has its own."""
+    region = region_of(fleet)
+    if fleet.cluster.location != region:
+        return None
+    machine = catalog.load().machines["gke", pool.node_type.name]
+    zones = machine.zones or catalog.gcp().zones.get(region, ())
+    return [next(zone for zone in zones if zone.startswith(f"{region}-"))]

@@ -1,0 +1,161 @@
+"""`slicewright optimise`: plans the pools of the least fleet that serves a stack file's demand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from slicewright.commands import stack_files
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.infra import stack_file
+from slicewright.infra.plan.demand.fragment import fragment, node_pools
+from slicewright.infra.plan.demand.problem import read_demand
+from slicewright.infra.planner import (
+    Answer,
+    Infeasible,
+    NoSolver,
+    NotSolved,
+    Problem,
+    SolverFailed,
+    optimise,
+)
+from slicewright.infra.planner.certificate import certificate
+from slicewright.infra.planner.explanation import comparison, margins, obstacles
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "optimise",
+        help="plan the least fleet that serves the demand of a stack file, with a proof",
+        description="Reads `demand` in a stack file, and writes the pools of the cheapest fleet "
+        "that serves it as `node_pools` of a stack file (docs/reference/demand.md). Nothing is "
+        "created.",
+    )
+    stack_files.add_arguments(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write node_pools to FILE instead of the end of the output",
+    )
+    parser.add_argument("--json", action="store_true", help="the answer and its proof as JSON")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="also: the cost of one more unit of each class, and the fleets by simpler rules",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    names = stack_files.named(parsed)
+    if len(names) != 1:
+        print("slicewright optimise: name one stack (-s gke-h100) or FILE", file=sys.stderr)
+        return BAD_INPUT
+    file = stack_files.path_of(names[0])
+    try:
+        fleet, problem = read_demand(file, name=stack_files.display_path(file))
+    except stack_file.SpecError as e:
+        console.print(str(e), markup=False, highlight=False, soft_wrap=True)
+        return BAD_INPUT
+    try:
+        answer = _solve(problem)
+        text = fragment(fleet, problem, answer)
+        if parsed.output:
+            parsed.output.write_text(text, encoding="utf-8")
+    except (NoSolver, SolverFailed) as e:
+        print(f"slicewright optimise: {e}", file=sys.stderr)
+        return CANNOT_RUN
+    except (_NoFleet, NotSolved) as e:
+        print(f"slicewright optimise: {e}", file=sys.stderr)
+        return NOT_VERIFIED
+    except OSError as e:
+        print(f"slicewright optimise: {parsed.output}: {e.strerror}", file=sys.stderr)
+        return CANNOT_RUN
+    if parsed.json:
+        pools = node_pools(fleet, answer)
+        print(json.dumps(_as_json(problem, answer, pools, explain=parsed.explain), indent=2))
+    else:
+        _show(problem, answer, console, explain=parsed.explain)
+        if not parsed.output:
+            print(f"\n{text}", end="")
+    return VERIFIED
+
+
+class _NoFleet(Exception):
+    """No fleet serves the demand. The message says why."""
+
+
+def _solve(problem: Problem) -> Answer:
+    from slicewright.show.answer_text import infeasible_text
+
+    if sys.stderr.isatty():
+        print("solving: a second for most demands, up to minutes for many rates", file=sys.stderr)
+    try:
+        return optimise(problem)
+    except Infeasible:
+        raise _NoFleet(infeasible_text(obstacles(problem))) from None
+
+
+def _show(problem: Problem, answer: Answer, console: Console, *, explain: bool) -> None:
+    from slicewright.show import answer_text
+
+    answer_text.show_answer(problem, answer, console)
+    if explain:
+        answer_text.show_comparison(answer, comparison(problem), console)
+        answer_text.show_margins(problem, margins(problem, answer), console)
+
+
+def _as_json(
+    problem: Problem, answer: Answer, pools: list[dict[str, Any]], *, explain: bool
+) -> dict[str, Any]:
+    from slicewright.show.answer_text import class_costs
+
+    costs = class_costs(answer)
+    answered: dict[str, Any] = {
+        "certificate": certificate(problem, answer),
+        **_size(answer),
+        "node_pools": pools,
+        "classes": [
+            {
+                "name": demand.name,
+                "usd_per_hour": costs.get(demand.name, 0) / 1000,
+                "devices": [
+                    {
+                        "machine_type": part.node_type,
+                        "gpu": part.slot.gpu,
+                        "profile": part.slot.profile,
+                        "gpus": part.slot.gpus,
+                        "replicas": part.replicas,
+                    }
+                    for part in answer.assignments
+                    if part.demand_class == demand.name
+                ],
+            }
+            for demand in problem.classes
+        ],
+        "unused": [
+            {"machine_type": node_type, "profile": profile, "count": count}
+            for (node_type, profile), count in answer.spare().items()
+        ],
+    }
+    if explain:
+        scale = 1000 if problem.objective == "cost" else 1
+        answered["one_more"] = {
+            name: None if margin is None else margin / scale
+            for name, margin in margins(problem, answer).items()
+        }
+        answered["other_rules"] = {
+            rule: other and _size(other) for rule, other in comparison(problem).items()
+        }
+    return answered
+
+
+def _size(answer: Answer) -> dict[str, Any]:
+    return {"nodes": answer.nodes, "gpus": answer.gpus, "usd_per_hour": answer.cost / 1000}

@@ -1,0 +1,177 @@
+"""Shows the planner's answer to people: pools as pictures, classes, costs, and the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from slicewright.infra.catalog import Gpu
+from slicewright.infra.plan.machines.prices import HOURS_PER_MONTH
+from slicewright.infra.planner import Answer, Assignment, Pool, Problem
+from slicewright.infra.planner.candidates import WHOLE
+from slicewright.infra.planner.certificate import certificate
+from slicewright.infra.planner.explanation import Obstacle
+from slicewright.show.picture import draw, placements_of
+
+
+def show_answer(problem: Problem, answer: Answer, console: Console) -> None:
+    """Writes the pools with a picture of one GPU each, the classes, and the proof."""
+    for pool in answer.pools:
+        _pool(pool, answer, console)
+        console.print()
+    console.print(_classes(problem, answer))
+    console.print()
+    for line in (*_totals(answer), *_proof(problem, answer)):
+        _line(console, line)
+
+
+def show_comparison(answer: Answer, fleets: Mapping[str, Answer | None], console: Console) -> None:
+    """Writes the cost of the fleets that simpler rules need."""
+    console.print()
+    table = Table(title="Least fleets by other rules", title_justify="left", box=None)
+    for heading in ("rule", "nodes", "GPUs", "USD per hour", "difference"):
+        table.add_column(heading, justify="left" if heading == "rule" else "right")
+    for rule, other in fleets.items():
+        if other is None:
+            table.add_row(rule, "impossible", "", "", "")
+            continue
+        percent = f"{(other.cost / answer.cost - 1) * 100:+.1f} %" if answer.cost else ""
+        table.add_row(rule, str(other.nodes), str(other.gpus), _usd(other.cost), percent)
+    console.print(table)
+
+
+def show_margins(problem: Problem, margins: Mapping[str, int | None], console: Console) -> None:
+    """Writes what one more unit of each class would add."""
+    console.print()
+    _line(console, f"One more unit would add, in {_unit(problem)}:")
+    for demand in sorted(problem.classes, key=lambda demand: demand.name):
+        unit = "replica" if demand.unit == "replicas" else "request per second"
+        margin = margins[demand.name]
+        added = "the limits do not allow it" if margin is None else _amount(problem, margin)
+        _line(console, f"  {demand.name}, one more {unit}: {added}")
+
+
+def infeasible_text(obstacles: tuple[Obstacle, ...]) -> str:
+    """Returns why no fleet serves the demand, and what to change."""
+    if not obstacles:
+        return (
+            "no fleet serves the demand: several limits together prevent it, or the allowed "
+            "machine types do; raise the limits under demand, or allow more machine types"
+        )
+    limits = " or ".join(obstacle.limit for obstacle in obstacles)
+    classes = sorted({name for obstacle in obstacles for name in obstacle.classes})
+    alone = f"; {', '.join(classes)} cannot be served within it even alone" if classes else ""
+    return (
+        f"no fleet serves the demand within demand.{limits}{alone}; raise it, or lower the demand"
+    )
+
+
+def _pool(pool: Pool, answer: Answer, console: Console) -> None:
+    node = pool.node_type
+    nodes = f"{pool.nodes} node{'s' if pool.nodes != 1 else ''}"
+    layout = ", ".join(f"{count} x {name}" for name, count in sorted(pool.layout.items()))
+    _line(
+        console,
+        f"{nodes} of {node.name} ({node.gpus} x {node.gpu.name}), each GPU "
+        f"{layout or WHOLE}: USD {_usd(pool.cost)} per hour",
+    )
+    names = _names_by_profile(answer, node.name)
+    if pool.layout:
+        placements = placements_of(node.gpu, pool.layout)
+        for row in draw(node.gpu, placements, width=console.width, pods=names):
+            console.print(row)
+    elif WHOLE in names:
+        _line(console, f"  for {names[WHOLE]}")
+
+
+def _names_by_profile(answer: Answer, node_type: str) -> Mapping[str, str]:
+    names: dict[str, list[str]] = {}
+    for assignment in answer.assignments:
+        if assignment.node_type == node_type:
+            names.setdefault(assignment.slot.profile, []).append(assignment.demand_class)
+    return {profile: ", ".join(dict.fromkeys(classes)) for profile, classes in names.items()}
+
+
+def _classes(problem: Problem, answer: Answer) -> Table:
+    table = Table(box=None)
+    for heading in ("class", "demand", "served by", "USD per hour"):
+        table.add_column(heading, justify="right" if heading == "USD per hour" else "left")
+    costs = class_costs(answer)
+    for demand in problem.classes:
+        mine = [part for part in answer.assignments if part.demand_class == demand.name]
+        amount = demand.required if demand.unit == "replicas" else demand.required / 1000
+        unit = "replicas" if demand.unit == "replicas" else "requests per second"
+        table.add_row(
+            demand.name,
+            f"{amount:,g} {unit}",
+            "; ".join(_assignment(part) for part in mine),
+            _usd(costs.get(demand.name, 0)),
+        )
+    return table
+
+
+def _assignment(part: Assignment) -> str:
+    return f"{part.replicas} on {part.slot} ({part.node_type})"
+
+
+def class_costs(answer: Answer) -> Mapping[str, int]:
+    """Returns the share of each class in the cost, in thousandths of a US dollar per hour.
+
+    A pool's cost is divided over its devices by their part of the GPU's memory slots. Devices
+    without a replica are nobody's.
+    """
+    costs: dict[str, float] = {}
+    for part in answer.assignments:
+        node = next(p.node_type for p in answer.pools if p.node_type.name == part.node_type)
+        per_gpu = node.cost / node.gpus
+        share = part.slot.gpus * _share_of_gpu(node.gpu, part.slot.profile)
+        costs[part.demand_class] = costs.get(part.demand_class, 0) + part.replicas * per_gpu * share
+    return {name: round(cost) for name, cost in costs.items()}
+
+
+def _share_of_gpu(gpu: Gpu, profile: str) -> float:
+    if profile == WHOLE or gpu.family is None:
+        return 1
+    return gpu.profiles[profile].kind.size / gpu.family.slots
+
+
+def _totals(answer: Answer) -> Iterator[str]:
+    yield (
+        f"Total: {answer.nodes} nodes, {answer.gpus} GPUs, USD {_usd(answer.cost)} per hour, "
+        f"USD {answer.cost * HOURS_PER_MONTH / 1000:,.0f} per month. Not included: control plane, "
+        "disks, system pool, traffic, discounts; the processors and the memory of the nodes are "
+        "not part of the plan"
+    )
+    for (node_type, profile), count in answer.spare().items():
+        yield f"Without a replica: {count} x {profile} on {node_type}"
+
+
+def _proof(problem: Problem, answer: Answer) -> Iterator[str]:
+    proof = certificate(problem, answer)
+    state = (
+        "no fleet within the limits is better"
+        if answer.bounds.gap == 0
+        else f"not proven: a better fleet may exist, by at most {proof['gap_percent']} %"
+    )
+    yield (
+        f"Proof: {proof['value']} {proof['unit']}, lower bound {proof['lower_bound']}, LP bound "
+        f"{proof['lp_bound']}: {state} ({proof['solver']}, input {proof['input_sha256'][:12]})"
+    )
+
+
+def _amount(problem: Problem, margin: int) -> str:
+    return _usd(margin) if problem.objective == "cost" else str(margin)
+
+
+def _unit(problem: Problem) -> str:
+    return "USD per hour" if problem.objective == "cost" else problem.objective
+
+
+def _usd(thousandths: float) -> str:
+    return f"{thousandths / 1000:,.3f}"
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
