@@ -33,8 +33,8 @@ def add_parser(commands: Any) -> None:
         "optimise",
         help="plan the least fleet that serves the demand of a stack file, with a proof",
         description="Reads `demand` in a stack file, and writes the pools of the cheapest fleet "
-        "that serves it as `node_pools` of a stack file (docs/reference/demand.md). Nothing is "
-        "created.",
+        "that serves it as `node_pools` of a stack file. Nothing is created. The demand's keys: "
+        "docs/how-to/plan-the-least-fleet.md.",
     )
     stack_files.add_arguments(parser)
     parser.add_argument(

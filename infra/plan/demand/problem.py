@@ -53,7 +53,8 @@ def _problem(fleet: stack_file.Fleet) -> Checked[Problem | None]:
         )
         return None
     if fleet.demand is None:
-        yield refuse((), "has no key demand", "state the demand (docs/reference/demand.md)")
+        instead = "state the demand (docs/how-to/plan-the-least-fleet.md)"
+        yield refuse((), "has no key demand", instead)
         return None
     return (yield from problem_of(fleet, fleet.demand))
 

@@ -1,0 +1,97 @@
+"""`slicewright optimise`: its output, its file, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slicewright.cli import main
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.infra.planner import highs
+
+DEMAND = """
+config:
+  slicewright:fleet:
+    cloud: eks
+    cluster: { name: demand, region: us-east-1 }
+    demand:
+      machine_types: [p4d.24xlarge, p4de.24xlarge]
+      classes:
+        - { name: embed, replicas: 60, memory: 8Gi }
+        - { name: chat, replicas: 9, memory: 38Gi }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "Pulumi.demand.yaml"
+    file.write_text(DEMAND)
+    return file
+
+
+def test_answer_has_pictures_classes_proof_and_pools(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["optimise", str(file), "--explain"]) == VERIFIED
+    out = capsys.readouterr().out
+    for part in (
+        "[ embed ]",
+        "chat",
+        "no fleet within the limits is better",
+        "whole GPUs",
+        "chat, one more replica:",
+        "node_pools:",
+        "machine_type: p4de.24xlarge",
+    ):
+        assert part in out, part
+
+
+def test_json_and_file_have_the_same_pools(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pools = tmp_path / "pools.yaml"
+    assert main(["optimise", str(file), "--json", "-o", str(pools)]) == VERIFIED
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["certificate"]["gap_percent"] == 0
+    assert answer["usd_per_hour"] == answer["certificate"]["value"]
+    for pool in answer["node_pools"]:
+        assert f"name: {pool['name']}" in pools.read_text()
+    shares = sum(part["usd_per_hour"] for part in answer["classes"])
+    assert 0 < shares <= answer["usd_per_hour"] + 0.001
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        ("max_nodes: 1", "max_nodes: 1"),
+        ("max_gpus: { A100-80: 4, A100-40: 0 }", "max_gpus.A100-80: 4"),
+    ],
+)
+def test_impossible_demand_names_the_limit_and_the_class(
+    file: Path, capsys: pytest.CaptureFixture[str], limit: str, text: str
+) -> None:
+    file.write_text(DEMAND.replace("      classes:", f"      {limit}\n      classes:"))
+    assert main(["optimise", str(file)]) == NOT_VERIFIED
+    assert text in capsys.readouterr().err
+
+
+def test_without_the_solver_the_message_says_how_to_get_it(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(highs.importlib.util, "find_spec", lambda _: None)
+    assert main(["optimise", str(file)]) == CANNOT_RUN
+    assert "slicewright[planner]" in capsys.readouterr().err
+
+
+def test_output_file_that_cannot_be_written_is_one_message(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["optimise", str(file), "-o", str(tmp_path)]) == CANNOT_RUN
+    assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_stack_without_demand_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimise", "-s", "eks-a100"]) == BAD_INPUT
+    assert "has no key demand" in capsys.readouterr().out
