@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -197,6 +198,20 @@ class _Loop(asyncio.SelectorEventLoop):
         return answer
 
 
+@contextmanager
+def thread_loop(loop: asyncio.AbstractEventLoop | None = None) -> Iterator[None]:
+    """A program runs in the event loop of its thread, and asyncio.run() of an earlier test leaves
+    none.
+    """
+    loop = loop or asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
 def record(
     recorder: pulumi.runtime.Mocks,
     deploy: Callable[[], None],
@@ -206,18 +221,16 @@ def record(
     monitor: MockMonitor | None = None,
 ) -> None:
     """Runs what declares resources, with the recorder as its engine."""
-    # pulumi.runtime.test() takes the thread's event loop, which asyncio.run() of an earlier test
-    # leaves unset.
     loop = _Loop()
     # Where the program fails, each resource that waits fails with it, and the loop would tell of
     # each when the tests end, after their summary.
     loop.set_exception_handler(lambda *_: None)
-    asyncio.set_event_loop(loop)
-    pulumi.runtime.set_mocks(
-        recorder, project="slicewright", stack=stack, preview=preview, monitor=monitor
-    )
-    pulumi.runtime.set_all_config({"gcp:project": "slicewright-gke-h100"})
     # Each registration tells the engine all calls on the stack, of which pytest alone has 40: a
     # quarter of a recording's time for what the recorder is not told.
-    with mock.patch.object(registrations, "_get_stack_trace", source_pb2.StackTrace):
+    without_traces = mock.patch.object(registrations, "_get_stack_trace", source_pb2.StackTrace)
+    with thread_loop(loop), without_traces:
+        pulumi.runtime.set_mocks(
+            recorder, project="slicewright", stack=stack, preview=preview, monitor=monitor
+        )
+        pulumi.runtime.set_all_config({"gcp:project": "slicewright-gke-h100"})
         pulumi.runtime.test(deploy)()  # type: ignore[no-untyped-call]

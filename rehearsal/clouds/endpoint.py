@@ -59,7 +59,7 @@ class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def _bind_new(self) -> int:
         for _ in range(_TRIES):
-            held = ports.hold()
+            held = ports.hold_port()
             held.release()
             if self._bind(held.number):
                 return held.number

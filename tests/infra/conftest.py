@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
@@ -19,7 +18,7 @@ import yaml
 
 from slicewright.infra import delivery, manifests, plan, program, stack_file
 from slicewright.rehearsal.host.toolchain import Toolchain
-from tests.recorder import VERIFIED, Made, Recorder, deploy_cloud, recorded
+from tests.recorder import VERIFIED, Made, Recorder, deploy_cloud, recorded, thread_loop
 
 if TYPE_CHECKING:
     from tests.infra.cloud_engine import CloudEngine
@@ -120,12 +119,12 @@ def record_cloud() -> Callable[..., list[Made]]:
 
 
 @pytest.fixture
-def mocked() -> Recorder:
+def mocked() -> Iterator[Recorder]:
     """The recorder as the engine of stack `x`; nothing is deployed yet."""
-    asyncio.set_event_loop(asyncio.new_event_loop())
     recorder = Recorder()
-    pulumi.runtime.set_mocks(recorder, project="slicewright", stack="x")
-    return recorder
+    with thread_loop():
+        pulumi.runtime.set_mocks(recorder, project="slicewright", stack="x")
+        yield recorder
 
 
 def without_columns(message: str) -> str:

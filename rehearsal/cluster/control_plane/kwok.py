@@ -27,7 +27,7 @@ def stages(operands: Operands) -> str:
         documents += [document for document in yaml.safe_load_all(path.read_text()) if document]
     for document in documents:
         if document["spec"]["resourceRef"]["kind"] == "Pod":
-            document["spec"]["selector"]["matchExpressions"].append(_not_a_process(operands))
+            document["spec"]["selector"]["matchExpressions"].append(_simulated_pods(operands))
     return yaml.safe_dump_all(documents, sort_keys=False, width=10_000)
 
 
@@ -65,7 +65,7 @@ def _rule(group: str, resources: Sequence[str], *verbs: str) -> JsonObject:
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
-def _not_a_process(operands: Operands) -> dict[str, Any]:
+def _simulated_pods(operands: Operands) -> dict[str, Any]:
     # A jq string literal has JSON's escapes, and kwok compares the boolean's name. A pod without an
     # image matches nothing.
     expression = json.dumps(pattern(operands))

@@ -56,9 +56,9 @@ def start(
     """
     directory = files.directory(environment, cluster)
     with files.locked(directory):
-        known = files.endpoint(directory)
-        if known and _all_run(environment, cluster) and waiting.is_ready(_admin(directory)):
-            return known
+        endpoint = files.endpoint(directory)
+        if endpoint and _all_run(environment, cluster) and waiting.is_ready(_admin(directory)):
+            return endpoint
         starting = _Start(
             environment.resolve(),
             cluster,
@@ -67,7 +67,7 @@ def start(
             critical_pods_need_quota=critical_pods_need_quota,
         )
         try:
-            return starting.run(known)
+            return starting.run(endpoint)
         except BaseException as e:
             starting.undo()
             if isinstance(e, (processes.ProcessError, OSError)):
@@ -115,16 +115,16 @@ class _Start:
         self._admission = Path(_ADMISSION) if critical_pods_need_quota else None
         self._started: list[Recorded] = []
 
-    def run(self, known: Endpoint | None) -> Endpoint:
-        if known is None:
+    def run(self, last_endpoint: Endpoint | None) -> Endpoint:
+        if last_endpoint is None:
             # The port of an API server that an interrupted start left is not known.
             _stop(self._environment, self._cluster)
         server = self._find("kube-apiserver")
         held = None
-        if known and server:
-            port = known.port
+        if last_endpoint and server:
+            port = last_endpoint.port
         else:
-            held = ports.hold(known.port if known else None)
+            held = ports.hold_port(last_endpoint.port if last_endpoint else None)
             port = held.number
         try:
             endpoint = self._write_files(port)
@@ -193,15 +193,15 @@ class _Start:
             processes.stop(record, grace_s=_STOP_S)
 
     def _write_files(self, port: int) -> Endpoint:
-        made = pki.ensure(self._directory / _PKI.directory)
+        certificates = pki.ensure(self._directory / _PKI.directory)
         endpoint = Endpoint(
             server=f"https://127.0.0.1:{port}",
-            ca_pem=made.ca.read_bytes(),
+            ca_pem=certificates.ca.read_bytes(),
             kubeconfig=files.kubeconfig(self._directory, "admin"),
         )
         for user in _USERS:
             content = kubeconfig.render(
-                cluster=self._cluster, server=endpoint.server, pki=made, user=user
+                cluster=self._cluster, server=endpoint.server, pki=certificates, user=user
             )
             files.write(files.kubeconfig(self._directory, user), content)
         files.write(self._directory / _STAGES, kwok.stages(process_images.mode_of(os.environ)))

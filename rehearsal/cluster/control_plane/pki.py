@@ -138,16 +138,16 @@ def _make_ca(
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(common_name)
-    made = (
+    builder = (
         _builder(subject, subject, key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(directory / f"{name}.crt", made.public_bytes(serialization.Encoding.PEM))
+    _write(directory / f"{name}.crt", builder.public_bytes(serialization.Encoding.PEM))
     _write(directory / f"{name}.key", _pem(key))
-    return made, key
+    return builder, key
 
 
 def _make_leaf(

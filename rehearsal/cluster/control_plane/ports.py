@@ -27,7 +27,7 @@ class HeldPort:
         self._socket.close()
 
 
-def hold(preferred: int | None = None) -> HeldPort:
+def hold_port(preferred: int | None = None) -> HeldPort:
     """The preferred port if it is free, else another.
 
     Below the range of outgoing connections where possible, so that a stopped cluster finds its port

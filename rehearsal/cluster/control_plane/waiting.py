@@ -22,7 +22,7 @@ _ETCD_NEEDS_BYTES = 128e6
 
 
 def wait_for(
-    what: str, condition: Callable[[], bool], *, running: Iterable[Recorded], timeout_s: float
+    awaited: str, condition: Callable[[], bool], *, running: Iterable[Recorded], timeout_s: float
 ) -> None:
     """Returns when `condition` holds.
 
@@ -34,13 +34,13 @@ def wait_for(
         for record in running:
             if not processes.is_alive(record):
                 raise ControlPlaneError(
-                    f"{record.name} ended before there was {what}"
+                    f"{record.name} ended before there was {awaited}"
                     f"{_low_space(record.log.parent)}{log_end(record.log)}"
                 )
         if time.monotonic() > deadline:
             logs = ", ".join(str(record.log) for record in running)
             raise ControlPlaneError(
-                f"there was no {what.removeprefix('a ')} within {timeout_s:.0f} s"
+                f"there was no {awaited.removeprefix('a ')} within {timeout_s:.0f} s"
                 f"{_low_space(running[0].log.parent)}; see whether the machine is overloaded, and "
                 f"the logs: {logs}"
             )

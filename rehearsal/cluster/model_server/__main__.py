@@ -37,8 +37,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         # `vllm serve MODEL FLAGS…`
         arguments = [*(f"--model={model}" for model in arguments[1:2]), *arguments[2:]]
     try:
-        asked = flags.parse(arguments, release=release)
-        used = devices.chosen(devices.devices(probe()), asked.devices)
+        settings = flags.parse(arguments, release=release)
+        used = devices.replica_devices(devices.devices(probe()), settings.devices)
     except WrongFlags as e:
         print(e, file=sys.stderr)
         return 2
@@ -46,16 +46,16 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         print(e, file=sys.stderr)
         return 1
     _say(f"simulated: vLLM API server version {release or 'unknown'}; {SIMULATED}")
-    if asked.unknown:
-        names = " ".join(one.partition("=")[0] for one in asked.unknown)
+    if settings.unknown:
+        names = " ".join(argument.partition("=")[0] for argument in settings.unknown)
         _say(f"simulated: not checked, because flags of this release are not known here: {names}")
-    for one in used:
+    for device in used:
         _say(
-            f"simulated: on {one.name} (UUID: {one.uuid}), {one.multiprocessors} multiprocessors, "
-            f"{one.memory_mib} MiB"
+            f"simulated: on {device.name} (UUID: {device.uuid}), {device.multiprocessors} "
+            f"multiprocessors, {device.memory_mib} MiB"
         )
     try:
-        asyncio.run(_run(asked, release, used, environment))
+        asyncio.run(_run(settings, release, used, environment))
     except OSError as e:
         print(f"OSError: {e}", file=sys.stderr)
         return 1
@@ -63,32 +63,34 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 async def _run(
-    asked: Flags, release: str, used: tuple[Device, ...], environment: Mapping[str, str]
+    settings: Flags, release: str, used: tuple[Device, ...], environment: Mapping[str, str]
 ) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     home = Path(environment.get("HF_HOME") or f"{environment.get('HOME', '')}/.cache/huggingface")
-    for phase in start_up.phases(asked, home):
+    for phase in start_up.phases(settings, home):
         if phase.text:
             _say(phase.text)
         if await _stopped(stopping, phase.seconds):
             return
     rate = devices.tokens_per_second(used)
     serving = Serving(
-        flags=asked,
+        flags=settings,
         release=release,
         used=used,
-        engine=Engine(rate, asked.max_num_seqs),
-        measured=Measurements(asked.names[0], asked.max_model_len),
+        engine=Engine(rate, settings.max_num_seqs),
+        measured=Measurements(settings.names[0], settings.max_model_len),
         turns=_turns(used, environment),
         # The flag takes precedence, as in vLLM.
-        api_key=asked.api_key or environment.get("VLLM_API_KEY") or None,
+        api_key=settings.api_key or environment.get("VLLM_API_KEY") or None,
     )
     engine = asyncio.create_task(serving.run())
-    host = environment.get(ADDRESS) if asked.host in _ANY else asked.host
-    server = await asyncio.start_server(serving.answer, host, asked.port, limit=LIMIT, backlog=2048)
-    _say(f"simulated: Uvicorn running on http://{asked.host}:{asked.port}; {rate:g} tokens/s")
+    host = environment.get(ADDRESS) if settings.host in _ANY else settings.host
+    server = await asyncio.start_server(
+        serving.answer, host, settings.port, limit=LIMIT, backlog=2048
+    )
+    _say(f"simulated: Uvicorn running on http://{settings.host}:{settings.port}; {rate:g} tokens/s")
     ended = asyncio.create_task(stopping.wait())
     await asyncio.wait({ended, engine}, return_when=asyncio.FIRST_COMPLETED)
     if engine.done():
@@ -101,8 +103,8 @@ async def _run(
 
 def _turns(used: tuple[Device, ...], environment: Mapping[str, str]) -> list[turns.Turns]:
     """None outside a simulated node, where no other process uses the devices."""
-    at, own = turns.DIRECTORY, f"{environment.get(ADDRESS, '')}-{os.getpid()}"
-    return [turns.Turns(at / one.uuid, own) for one in used] if at.is_dir() else []
+    at, process_name = turns.DIRECTORY, f"{environment.get(ADDRESS, '')}-{os.getpid()}"
+    return [turns.Turns(at / device.uuid, process_name) for device in used] if at.is_dir() else []
 
 
 async def _stopped(stopping: asyncio.Event, seconds: float) -> bool:

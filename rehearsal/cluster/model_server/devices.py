@@ -32,43 +32,43 @@ class Device:
     memory_mib: int | None
 
 
-def devices(seen: Observation) -> tuple[Device, ...]:
+def devices(observation: Observation) -> tuple[Device, ...]:
     """What CUDA enumerates: whole GPUs, or else the first partition and no other.
 
     Source: NVIDIA MIG user guide, "CUDA Device Enumeration". Raises NoDevice.
     """
-    if seen.failure is not None:
-        raise NoDevice(f"RuntimeError: Failed to infer device type ({seen.failure.text})")
-    whole = tuple(_whole(gpu) for gpu in seen.gpus if gpu.mig != "enabled" and gpu.uuid)
+    if observation.failure is not None:
+        raise NoDevice(f"RuntimeError: Failed to infer device type ({observation.failure.text})")
+    whole = tuple(_whole(gpu) for gpu in observation.gpus if gpu.mig != "enabled" and gpu.uuid)
     partitions = [
         Device(
-            uuid=one.uuid,
-            name=one.name,
-            multiprocessors=one.multiprocessors,
-            memory_mib=one.memory_mib,
+            uuid=device.uuid,
+            name=device.name,
+            multiprocessors=device.multiprocessors,
+            memory_mib=device.memory_mib,
         )
-        for gpu in seen.gpus
-        for one in gpu.devices
+        for gpu in observation.gpus
+        for device in gpu.devices
     ]
-    found = tuple(partitions[:1]) or whole
-    if not found:
+    listed = tuple(partitions[:1]) or whole
+    if not listed:
         raise NoDevice("RuntimeError: No CUDA GPUs are available")
-    return found
+    return listed
 
 
-def chosen(found: tuple[Device, ...], wanted: int) -> tuple[Device, ...]:
-    """Those of one replica. Raises NoDevice where there are fewer than `wanted`."""
-    if len(found) < wanted:
+def replica_devices(available: tuple[Device, ...], count: int) -> tuple[Device, ...]:
+    """Those of one replica. Raises NoDevice where there are fewer than `count`."""
+    if len(available) < count:
         raise NoDevice(
-            f"AssertionError: please set tensor_parallel_size ({wanted}) to less than max local "
-            f"gpu count ({len(found)})"
+            f"AssertionError: please set tensor_parallel_size ({count}) to less than max local "
+            f"gpu count ({len(available)})"
         )
-    return found[:wanted]
+    return available[:count]
 
 
 def tokens_per_second(used: tuple[Device, ...]) -> float:
     """Simulated: follows the multiprocessors of a replica's devices, as far as it fills them."""
-    busy = sum(min(one.multiprocessors or _FULL_AT, _FULL_AT) for one in used)
+    busy = sum(min(device.multiprocessors or _FULL_AT, _FULL_AT) for device in used)
     return busy * _TOKENS_PER_MULTIPROCESSOR
 
 

@@ -18,7 +18,7 @@ class Generation:
     """One request in the engine."""
 
     prompt_tokens: int
-    wanted: int
+    answer_tokens: int
     """Tokens to generate."""
     generated: int = 0
     unread: float = 0.0
@@ -26,7 +26,7 @@ class Generation:
 
     @property
     def done(self) -> bool:
-        return self.generated >= self.wanted
+        return self.generated >= self.answer_tokens
 
 
 @dataclass
@@ -39,24 +39,29 @@ class Engine:
     waiting: deque[Generation] = field(default_factory=deque)
     _saved: float = 0.0
 
-    def submit(self, *, prompt_tokens: int, wanted: int) -> Generation:
+    def submit(self, *, prompt_tokens: int, answer_tokens: int) -> Generation:
         unread = prompt_tokens / _PROMPT_TOKENS_PER_TOKEN
-        one = Generation(prompt_tokens=prompt_tokens, wanted=wanted, unread=unread)
-        self.waiting.append(one)
+        generation = Generation(
+            prompt_tokens=prompt_tokens, answer_tokens=answer_tokens, unread=unread
+        )
+        self.waiting.append(generation)
         self._admit()
-        return one
+        return generation
 
-    def abort(self, one: Generation) -> None:
+    def abort(self, generation: Generation) -> None:
         """Its client has gone."""
-        self.running = deque(other for other in self.running if other is not one)
-        self.waiting = deque(other for other in self.waiting if other is not one)
+        self.running = deque(other for other in self.running if other is not generation)
+        self.waiting = deque(other for other in self.waiting if other is not generation)
         self._admit()
 
     @property
     def held_tokens(self) -> int:
         """Of all contexts that are in memory: what was read and generated of those that run."""
-        read = (one.prompt_tokens - one.unread * _PROMPT_TOKENS_PER_TOKEN for one in self.running)
-        return round(sum(read)) + sum(one.generated for one in self.running)
+        read = (
+            generation.prompt_tokens - generation.unread * _PROMPT_TOKENS_PER_TOKEN
+            for generation in self.running
+        )
+        return round(sum(read)) + sum(generation.generated for generation in self.running)
 
     @property
     def idle(self) -> bool:
@@ -66,7 +71,9 @@ class Engine:
         """Shares out the tokens of that time: prompts first, then one token each in turn."""
         budget = self._saved + seconds * self.tokens_per_second
         while self.running:
-            reading = next((one for one in self.running if one.unread > 0), None)
+            reading = next(
+                (generation for generation in self.running if generation.unread > 0), None
+            )
             if reading is not None:
                 read = min(reading.unread, budget)
                 reading.unread -= read
@@ -75,10 +82,10 @@ class Engine:
                     break
             elif budget >= 1:
                 budget -= 1
-                one = self.running.popleft()
-                one.generated += 1
-                if not one.done:
-                    self.running.append(one)
+                generation = self.running.popleft()
+                generation.generated += 1
+                if not generation.done:
+                    self.running.append(generation)
                 self._admit()
             else:
                 break

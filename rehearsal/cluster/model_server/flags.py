@@ -146,26 +146,26 @@ class _Parser(argparse.ArgumentParser):
 def parse(arguments: Sequence[str], *, release: str) -> Flags:
     """release: of the image's tag, `0.6.2`. Raises WrongFlags."""
     parser = _parser(_ABSENT.get(release, frozenset()))
-    found, unknown = parser.parse_known_args([_dashed(one) for one in arguments])
-    if unknown and release.startswith(tuple(f"{known}." for known in _KNOWN_RELEASES)):
+    settings, unknown = parser.parse_known_args([_with_dashes(argument) for argument in arguments])
+    if unknown and release.startswith(tuple(f"{version}." for version in _KNOWN_RELEASES)):
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if not 0 < found.gpu_memory_utilization <= 1:
+    if not 0 < settings.gpu_memory_utilization <= 1:
         raise WrongFlags(
             "ValueError: GPU memory utilization must be less than 1.0. Got "
-            f"{found.gpu_memory_utilization}."
+            f"{settings.gpu_memory_utilization}."
         )
     return Flags(
-        host=found.host,
-        port=found.port,
-        model=found.model,
-        names=tuple(found.served_model_name or [found.model]),
-        dtype=found.dtype,
-        devices=found.tensor_parallel_size * found.pipeline_parallel_size,
-        gpu_memory_utilization=found.gpu_memory_utilization,
-        max_model_len=found.max_model_len,
-        max_num_seqs=found.max_num_seqs,
-        api_key=found.api_key,
-        download_dir=found.download_dir,
+        host=settings.host,
+        port=settings.port,
+        model=settings.model,
+        names=tuple(settings.served_model_name or [settings.model]),
+        dtype=settings.dtype,
+        devices=settings.tensor_parallel_size * settings.pipeline_parallel_size,
+        gpu_memory_utilization=settings.gpu_memory_utilization,
+        max_model_len=settings.max_model_len,
+        max_num_seqs=settings.max_num_seqs,
+        api_key=settings.api_key,
+        download_dir=settings.download_dir,
         unknown=tuple(unknown),
     )
 
@@ -199,7 +199,7 @@ def _names(name: str) -> list[str]:
     return [name, *([_SHORT[name]] if name in _SHORT else [])]
 
 
-def _dashed(argument: str) -> str:
+def _with_dashes(argument: str) -> str:
     """`--max_model_len=1` is `--max-model-len=1`; values keep their underscores."""
     if not argument.startswith("--"):
         return argument

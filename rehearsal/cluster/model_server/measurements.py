@@ -48,13 +48,13 @@ class Histogram:
 
 def powers(most: int) -> tuple[int, ...]:
     """1, 2, 5, 10, … up to `most`: vLLM's buckets for numbers of tokens."""
-    found: list[int] = []
+    powers_of_ten: list[int] = []
     power = 1
     while True:
         for step in (1, 2, 5):
             if step * power > most:
-                return tuple(found)
-            found.append(step * power)
+                return tuple(powers_of_ten)
+            powers_of_ten.append(step * power)
         power *= 10
 
 

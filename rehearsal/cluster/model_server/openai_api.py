@@ -23,7 +23,7 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that vLLM answers with an error."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
@@ -39,14 +39,14 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CompletionRequest:
     """What a request asks for."""
 
     kind: Kind
     model: str
     prompt_tokens: int
     """Words count as tokens: there is no tokenizer."""
-    wanted: int
+    answer_tokens: int
     reason: str
     """Why the answer ends: `length`, or `stop` where no length was given."""
     stream: bool
@@ -54,57 +54,57 @@ class Asked:
     """Whether a stream ends with a chunk with the numbers of tokens."""
 
 
-def read(kind: Kind, body: bytes, names: Sequence[str], max_model_len: int) -> Asked:
+def read(kind: Kind, body: bytes, names: Sequence[str], max_model_len: int) -> CompletionRequest:
     """Raises Refused."""
     try:
         raw = json.loads(body)
     except ValueError as e:
-        raise Refused(400, "BadRequestError", f"the body is not JSON: {e}") from None
+        raise RequestRefused(400, "BadRequestError", f"the body is not JSON: {e}") from None
     if not isinstance(raw, dict):
-        raise Refused(400, "BadRequestError", "the body is not a JSON object")
+        raise RequestRefused(400, "BadRequestError", "the body is not a JSON object")
     model = raw.get("model")
     if not isinstance(model, str) or model not in names:
-        raise Refused(404, "NotFoundError", f"The model `{model}` does not exist.")
+        raise RequestRefused(404, "NotFoundError", f"The model `{model}` does not exist.")
     field = "prompt" if kind == "text_completion" else "messages"
     if not raw.get(field):
-        raise Refused(400, "BadRequestError", f"{field} is required")
+        raise RequestRefused(400, "BadRequestError", f"{field} is required")
     prompt = _tokens(raw[field])
     most = raw.get("max_completion_tokens", raw.get("max_tokens"))
     if most is not None and (type(most) is not int or most < 1):
-        raise Refused(400, "BadRequestError", f"max_tokens must be at least 1, got {most}.")
-    wanted = most or min(_UNLESS_TOLD[kind], max(max_model_len - prompt, 1))
-    if prompt + wanted > max_model_len:
+        raise RequestRefused(400, "BadRequestError", f"max_tokens must be at least 1, got {most}.")
+    answer_tokens = most or min(_UNLESS_TOLD[kind], max(max_model_len - prompt, 1))
+    if prompt + answer_tokens > max_model_len:
         where = "the messages" if kind == "chat.completion" else "the prompt"
-        raise Refused(
+        raise RequestRefused(
             400,
             "BadRequestError",
             f"This model's maximum context length is {max_model_len} tokens. However, you "
-            f"requested {prompt + wanted} tokens ({prompt} in {where}, {wanted} in the "
-            "completion). Please reduce the length of the messages or completion.",
+            f"requested {prompt + answer_tokens} tokens ({prompt} in {where}, {answer_tokens} in "
+            "the completion). Please reduce the length of the messages or completion.",
         )
-    return Asked(
+    return CompletionRequest(
         kind=kind,
         model=model,
         prompt_tokens=prompt,
-        wanted=wanted,
+        answer_tokens=answer_tokens,
         reason="length" if most or kind == "text_completion" else "stop",
         stream=bool(raw.get("stream")),
         usage=bool((raw.get("stream_options") or {}).get("include_usage")),
     )
 
 
-def answer(asked: Asked, identity: str, created: int) -> Body:
+def answer(request: CompletionRequest, identity: str, created: int) -> Body:
     """The whole answer. identity: its id; created: seconds since 1970."""
-    text = TOKEN * asked.wanted
-    choice: Body = {"index": 0, "logprobs": None, "finish_reason": asked.reason}
-    if asked.kind == "chat.completion":
+    text = TOKEN * request.answer_tokens
+    choice: Body = {"index": 0, "logprobs": None, "finish_reason": request.reason}
+    if request.kind == "chat.completion":
         choice["message"] = {"role": "assistant", "content": text.lstrip(), "tool_calls": []}
     else:
         choice["text"] = text
-    return {**_head(asked, identity, created), "choices": [choice], "usage": usage(asked)}
+    return {**_head(request, identity, created), "choices": [choice], "usage": usage(request)}
 
 
-def role_chunk(asked: Asked, identity: str, created: int) -> Body:
+def role_chunk(request: CompletionRequest, identity: str, created: int) -> Body:
     """The chunk before the first token of a chat, which is written together with that token.
 
     Source: vLLM, chat_completion_stream_generator in vllm/entrypoints/openai/serving_chat.py.
@@ -115,36 +115,42 @@ def role_chunk(asked: Asked, identity: str, created: int) -> Body:
         "logprobs": None,
         "finish_reason": None,
     }
-    return _with_usage_later(asked, _chunk_head(asked, identity, created) | {"choices": [choice]})
+    return _with_null_usage(
+        request, _chunk_head(request, identity, created) | {"choices": [choice]}
+    )
 
 
-def chunk(asked: Asked, identity: str, created: int, *, tokens: int, last: bool) -> Body:
+def chunk(
+    request: CompletionRequest, identity: str, created: int, *, tokens: int, last: bool
+) -> Body:
     """The next part of a streamed answer."""
     text = TOKEN * tokens
     choice: Body = {
         "index": 0,
         "logprobs": None,
-        "finish_reason": asked.reason if last else None,
+        "finish_reason": request.reason if last else None,
     }
     if last:
         choice["stop_reason"] = None
-    if asked.kind == "chat.completion":
+    if request.kind == "chat.completion":
         choice["delta"] = {"content": text}
     else:
         choice["text"] = text
-    return _with_usage_later(asked, _chunk_head(asked, identity, created) | {"choices": [choice]})
+    return _with_null_usage(
+        request, _chunk_head(request, identity, created) | {"choices": [choice]}
+    )
 
 
-def last_usage(asked: Asked, identity: str, created: int) -> Body:
+def last_usage(request: CompletionRequest, identity: str, created: int) -> Body:
     """The chunk of `stream_options: {include_usage: true}`."""
-    return {**_chunk_head(asked, identity, created), "choices": [], "usage": usage(asked)}
+    return {**_chunk_head(request, identity, created), "choices": [], "usage": usage(request)}
 
 
-def usage(asked: Asked) -> Body:
+def usage(request: CompletionRequest) -> Body:
     return {
-        "prompt_tokens": asked.prompt_tokens,
-        "total_tokens": asked.prompt_tokens + asked.wanted,
-        "completion_tokens": asked.wanted,
+        "prompt_tokens": request.prompt_tokens,
+        "total_tokens": request.prompt_tokens + request.answer_tokens,
+        "completion_tokens": request.answer_tokens,
     }
 
 
@@ -167,20 +173,20 @@ def models(names: Sequence[str], root: str, max_model_len: int, created: int) ->
     }
 
 
-def _head(asked: Asked, identity: str, created: int) -> Body:
-    return {"id": identity, "object": asked.kind, "created": created, "model": asked.model}
+def _head(request: CompletionRequest, identity: str, created: int) -> Body:
+    return {"id": identity, "object": request.kind, "created": created, "model": request.model}
 
 
-def _chunk_head(asked: Asked, identity: str, created: int) -> Body:
-    head = _head(asked, identity, created)
-    if asked.kind == "chat.completion":
+def _chunk_head(request: CompletionRequest, identity: str, created: int) -> Body:
+    head = _head(request, identity, created)
+    if request.kind == "chat.completion":
         head["object"] = "chat.completion.chunk"
     return head
 
 
-def _with_usage_later(asked: Asked, body: Body) -> Body:
+def _with_null_usage(request: CompletionRequest, body: Body) -> Body:
     """If the last chunk will tell the numbers of tokens, the others say null."""
-    return {**body, "usage": None} if asked.usage else body
+    return {**body, "usage": None} if request.usage else body
 
 
 def _tokens(prompt: Any) -> int:
@@ -190,9 +196,9 @@ def _tokens(prompt: Any) -> int:
             return max(len(prompt.split()), 1)
         case dict():
             return _tokens(prompt.get("content") or prompt.get("text") or "")
-        case list() if all(isinstance(one, int) for one in prompt):
+        case list() if all(isinstance(token, int) for token in prompt):
             return max(len(prompt), 1)
         case list():
-            return sum(_tokens(one) for one in prompt)
+            return sum(_tokens(token) for token in prompt)
         case _:
-            raise Refused(400, "BadRequestError", "prompt and messages are texts or lists")
+            raise RequestRefused(400, "BadRequestError", "prompt and messages are texts or lists")

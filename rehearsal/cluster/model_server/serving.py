@@ -18,7 +18,7 @@ from slicewright.rehearsal.cluster.model_server.engine import Engine, Generation
 from slicewright.rehearsal.cluster.model_server.flags import Flags
 from slicewright.rehearsal.cluster.model_server.http_messages import Answering, NotHttp, Request
 from slicewright.rehearsal.cluster.model_server.measurements import Measurements
-from slicewright.rehearsal.cluster.model_server.openai_api import Asked, Refused
+from slicewright.rehearsal.cluster.model_server.openai_api import CompletionRequest, RequestRefused
 from slicewright.rehearsal.cluster.model_server.turns import Turns
 
 _STEP_S: Final = 0.01
@@ -51,13 +51,13 @@ class Serving:
             async with self._moved:
                 await self._moved.wait_for(lambda: not self.engine.idle)
             with contextlib.ExitStack() as computing:
-                for one in self.turns:
-                    computing.enter_context(one.computing())
+                for turn in self.turns:
+                    computing.enter_context(turn.computing())
                 last = time.monotonic()
                 while not self.engine.idle:
                     await asyncio.sleep(_STEP_S)
                     now = time.monotonic()
-                    self.engine.advance(own_part(now - last, self.turns))
+                    self.engine.advance(share_of_time(now - last, self.turns))
                     last = now
                     async with self._moved:
                         self._moved.notify_all()
@@ -73,7 +73,7 @@ class Serving:
         extra = {
             "server": "uvicorn",
             "x-simulated": SIMULATED,
-            "x-simulated-device": ",".join(one.uuid for one in self.used),
+            "x-simulated-device": ",".join(device.uuid for device in self.used),
         }
         to = Answering(writer=writer, extra=extra)
         self._connections.add(writer)
@@ -81,7 +81,7 @@ class Serving:
             while (request := await http_messages.read(reader)) is not None:
                 self._answering += 1
                 try:
-                    await self._one(request, to)
+                    await self._serve(request, to)
                 finally:
                     self._answering -= 1
                     async with self._moved:
@@ -97,7 +97,7 @@ class Serving:
             self._connections.discard(writer)
             writer.close()
 
-    async def _one(self, request: Request, to: Answering) -> None:
+    async def _serve(self, request: Request, to: Answering) -> None:
         if request.path.startswith("/v1") and not self._may(request):
             await to.json(401, {"error": "Unauthorized"})
             return
@@ -119,16 +119,16 @@ class Serving:
                 await to.json(200, openai_api.models(names, self.flags.model, most, self.created))
             case "POST", "/v1/completions" | "/v1/chat/completions":
                 try:
-                    asked = openai_api.read(
+                    completion = openai_api.read(
                         openai_api.KINDS[request.path],
                         request.body,
                         self.flags.names,
                         self.flags.max_model_len,
                     )
-                except Refused as e:
+                except RequestRefused as e:
                     await to.json(e.status, e.body)
                     return
-                await self._generate(asked, to)
+                await self._generate(completion, to)
             case _, path if path in (*openai_api.KINDS, "/health", "/metrics", "/v1/models"):
                 await to.json(405, {"detail": "Method Not Allowed"})
             case _:
@@ -136,73 +136,79 @@ class Serving:
 
     def _may(self, request: Request) -> bool:
         key = self.api_key
-        given = request.headers.get("authorization", "")
-        return key is None or hmac.compare_digest(given.encode(), f"Bearer {key}".encode())
+        header = request.headers.get("authorization", "")
+        return key is None or hmac.compare_digest(header.encode(), f"Bearer {key}".encode())
 
     def _version(self) -> dict[str, object]:
         return {
             "version": self.release,
             "simulated": SIMULATED,
             "devices": [
-                {"uuid": one.uuid, "name": one.name, "multiprocessors": one.multiprocessors}
-                for one in self.used
+                {
+                    "uuid": device.uuid,
+                    "name": device.name,
+                    "multiprocessors": device.multiprocessors,
+                }
+                for device in self.used
             ],
             "simulated_tokens_per_second": self.engine.tokens_per_second,
         }
 
-    async def _generate(self, asked: Asked, to: Answering) -> None:
+    async def _generate(self, completion: CompletionRequest, to: Answering) -> None:
         began = time.monotonic()
         first_s = 0.0
-        one = self.engine.submit(prompt_tokens=asked.prompt_tokens, wanted=asked.wanted)
+        generation = self.engine.submit(
+            prompt_tokens=completion.prompt_tokens, answer_tokens=completion.answer_tokens
+        )
         async with self._moved:
             self._moved.notify_all()
-        prefix = "cmpl" if asked.kind == "text_completion" else "chatcmpl"
+        prefix = "cmpl" if completion.kind == "text_completion" else "chatcmpl"
         identity, created = f"{prefix}-{uuid.uuid4().hex}", int(time.time())
         sent, reason = 0, "abort"
         try:
-            if asked.stream:
+            if completion.stream:
                 await to.begin_events()
-            while not one.done:
-                await self._more(one, sent)
+            while not generation.done:
+                await self._more(generation, sent)
                 if sent == 0:
                     first_s = time.monotonic() - began
                     self.measured.first_token.observe(first_s)
-                    self.measured.prompt_tokens += asked.prompt_tokens
-                now = one.generated
+                    self.measured.prompt_tokens += completion.prompt_tokens
+                now = generation.generated
                 self.measured.generation_tokens += now - sent
-                if asked.stream:
-                    if sent == 0 and asked.kind == "chat.completion":
-                        role = openai_api.role_chunk(asked, identity, created)
+                if completion.stream:
+                    if sent == 0 and completion.kind == "chat.completion":
+                        role = openai_api.role_chunk(completion, identity, created)
                         await to.event(json.dumps(role))
                     part = openai_api.chunk(
-                        asked, identity, created, tokens=now - sent, last=one.done
+                        completion, identity, created, tokens=now - sent, last=generation.done
                     )
                     await to.event(json.dumps(part))
                 sent = now
-            if not asked.stream:
-                await to.json(200, openai_api.answer(asked, identity, created))
+            if not completion.stream:
+                await to.json(200, openai_api.answer(completion, identity, created))
             else:
-                if asked.usage:
-                    ending = openai_api.last_usage(asked, identity, created)
+                if completion.usage:
+                    ending = openai_api.last_usage(completion, identity, created)
                     await to.event(json.dumps(ending))
                 await to.end_events()
-            reason = asked.reason
+            reason = completion.reason
         finally:
-            self.engine.abort(one)
+            self.engine.abort(generation)
             self.measured.finish(
                 reason,
-                prompt=asked.prompt_tokens,
+                prompt=completion.prompt_tokens,
                 generated=sent,
                 first_s=first_s,
                 whole_s=time.monotonic() - began,
             )
 
-    async def _more(self, one: Generation, sent: int) -> None:
+    async def _more(self, generation: Generation, sent: int) -> None:
         """Returns when more than `sent` tokens are generated."""
         async with self._moved:
-            await self._moved.wait_for(lambda: one.generated > sent)
+            await self._moved.wait_for(lambda: generation.generated > sent)
 
 
-def own_part(seconds: float, turns: Sequence[Turns]) -> float:
+def share_of_time(seconds: float, turns: Sequence[Turns]) -> float:
     """Of a time in which this process and others compute on its devices, that of this one."""
-    return seconds / max((one.sharers() for one in turns), default=1)
+    return seconds / max((turn.sharers() for turn in turns), default=1)

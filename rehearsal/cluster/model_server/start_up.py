@@ -61,12 +61,12 @@ def _fetched(model: str, hub: Path) -> Iterator[Phase]:
         while not _locked(lock):
             yield Phase(text, _AGAIN_S)
             text = ""
-        there = mark.exists()
-        if not there:
+        downloaded = mark.exists()
+        if not downloaded:
             yield Phase(f"simulated: downloading {model} to {hub}", _DOWNLOAD_S)
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.write_text(json.dumps({"simulated": "no weights were downloaded"}))
-    if there:
+    if downloaded:
         yield Phase(f"simulated: {model} is in the cache {hub}", 0.0)
 
 

@@ -26,7 +26,7 @@ class Turns:
         Raises OSError.
         """
         self._directory = directory
-        self._own = directory / name
+        self._own_file = directory / name
         if not directory.is_dir():
             directory.mkdir(exist_ok=True)
             directory.chmod(0o777)  # the pods on a device may have different users
@@ -37,7 +37,7 @@ class Turns:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        descriptor = os.open(self._own, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(self._own_file, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -24,7 +24,7 @@ def difference(
     keeps: Sequence[str] = (),
     keeps_whole: Sequence[str] = (),
     named_by: str | None = None,
-    unasked: Iterable[tuple[str, Any]] = (),
+    unset_properties: Iterable[tuple[str, Any]] = (),
     state: Mapping[str, Any] | None = None,
 ) -> Difference:
     """The differences between two sets of inputs, and what the state has beyond them.
@@ -40,16 +40,16 @@ def difference(
     detailed: dict[str, Kind] = {}
     for path, kind, value in _changes(unwrap(dict(old)), unwrap(dict(new)), "", "", sets):
         plain = _without_indices(path)
-        kept = path in keeps_whole or _covers(keeps, plain)
+        is_kept = path in keeps_whole or _covers(keeps, plain)
         # A list that is stated with fewer elements is not a property left out.
-        if kind == "delete" and kept and not _ELEMENT.search(path):
+        if kind == "delete" and is_kept and not _ELEMENT.search(path):
             continue
-        if kind == "add" and _has(_at(state or {}, path), value):
+        if kind == "add" and _has(_value_at(state or {}, path), value):
             continue
         # An object that is added or removed changes every property in it.
         replaces = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
         detailed[path] = f"{kind}-replace" if replaces else kind  # type: ignore[assignment]
-    for path, value in unasked:
+    for path, value in unset_properties:
         plain = _without_indices(path)
         if path not in keeps_whole and not _covers(keeps, plain):
             replaced = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
@@ -84,7 +84,7 @@ def _changes(
                 )
     elif isinstance(old, list) and isinstance(new, list):
         if plain in sets and not has_unknown(new):
-            old, new = _paired(old, new)
+            old, new = _aligned(old, new)
         for index in range(max(len(old), len(new))):
             yield from _changes(
                 old[index] if index < len(old) else None,
@@ -104,25 +104,25 @@ def _changes(
         yield path, "update", new
 
 
-def _at(state: Mapping[str, Any], path: str) -> Any:
+def _value_at(state: Mapping[str, Any], path: str) -> Any:
     """The state's value there; None where it has none. Map keys in brackets are not looked up."""
-    found: Any = state
+    value: Any = state
     for name, index in re.findall(r"(\w+)|\[(\d+)\]", path):
-        if isinstance(found, dict) and name:
-            found = found.get(name)
-        elif isinstance(found, list) and index and int(index) < len(found):
-            found = found[int(index)]
+        if isinstance(value, dict) and name:
+            value = value.get(name)
+        elif isinstance(value, list) and index and int(index) < len(value):
+            value = value[int(index)]
         else:
             return None
-    return found
+    return value
 
 
-def _has(known: Any, added: Any) -> bool:
-    if known is None or added is None:
+def _has(current: Any, added: Any) -> bool:
+    if current is None or added is None:
         return False
-    if isinstance(known, dict) and isinstance(added, dict):
-        return all(_has(known.get(key), value) for key, value in added.items())
-    return _equal(known, added)
+    if isinstance(current, dict) and isinstance(added, dict):
+        return all(_has(current.get(key), value) for key, value in added.items())
+    return _equal(current, added)
 
 
 def _leaves(value: Any, plain: str) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def _paired(old: list[Any], new: list[Any]) -> tuple[list[Any], list[Any]]:
+def _aligned(old: list[Any], new: list[Any]) -> tuple[list[Any], list[Any]]:
     """Both lists in an order that puts equal items at equal indices."""
 
     def key(value: Any) -> str:

@@ -65,7 +65,7 @@ def extract(package: str, resources: Mapping[str, str]) -> JsonObject:
     assert spec is not None
     assert spec.submodule_search_locations
     root = Path(spec.submodule_search_locations[0])
-    found: JsonObject = {"resources": {}, "types": {}}
+    schemas: JsonObject = {"resources": {}, "types": {}}
     trees: dict[str, dict[str, ast.ClassDef]] = {}
     for token, source in resources.items():
         name = token.rpartition(":")[2]
@@ -75,12 +75,12 @@ def extract(package: str, resources: Mapping[str, str]) -> JsonObject:
             inputs = root / module / "_inputs.py"
             trees[module] = _classes(inputs) if inputs.exists() else {}
         inputs_found = dict(_properties(classes[f"{name}Args"], module))
-        found["resources"][token] = {
+        schemas["resources"][token] = {
             "inputs": inputs_found,
             "outputs": sorted(k for k, _ in _properties(classes[name], module)),
         }
-        _collect(found["types"], trees[module], module, inputs_found)
-    return found
+        _collect(schemas["types"], trees[module], module, inputs_found)
+    return schemas
 
 
 def _collect(

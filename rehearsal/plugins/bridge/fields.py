@@ -97,68 +97,70 @@ def from_api(
     prior: the inputs as requested. What the cloud chose or added is left out, so that a refresh
     without drift shows no change. None: everything, as outputs show it.
     """
-    found: JsonObject = {}
+    inputs: JsonObject = {}
     for name, field in fields.items():
-        asked = None if prior is None else prior.get(name)
-        value = _from_api(field, _get(answer, field.api or name), asked, everything=prior is None)
+        prior_value = None if prior is None else prior.get(name)
+        value = _from_api(
+            field, _get(answer, field.api or name), prior_value, everything=prior is None
+        )
         if prior is None:
             if value not in (None, {}, []):
-                found[name] = value
-        elif asked is None:
+                inputs[name] = value
+        elif prior_value is None:
             if (
                 not field.computed
                 and value != field.default
                 and value not in (None, {}, [], "", False)
             ):
-                found[name] = value
-        elif value is not None or not _is_empty(field, asked):
+                inputs[name] = value
+        elif value is not None or not _is_empty(field, prior_value):
             if value is not None:
-                found[name] = value
+                inputs[name] = value
         else:
-            found[name] = asked
-    return found
+            inputs[name] = prior_value
+    return inputs
 
 
-def _from_api(field: Field, value: Any, asked: Any, *, everything: bool) -> Any:
+def _from_api(field: Field, value: Any, prior: Any, *, everything: bool) -> Any:
     if value is None:
         return None
     if field.text and not isinstance(value, list):
         return int(value)
     if field.unordered and isinstance(value, list):
-        return _in_order(value, asked if isinstance(asked, list) else [])
+        return _in_order(value, prior if isinstance(prior, list) else [])
     if field.of is None:
         return value
     if field.keyed is not None:
-        return _from_map(field, field.keyed, value, asked, everything=everything)
+        return _from_map(field, field.keyed, value, prior, everything=everything)
     if field.many:
-        priors = asked if isinstance(asked, list) else []
+        priors = prior if isinstance(prior, list) else []
         fill: JsonObject | None = None if everything else {}
         return [
             from_api(field.of, v, priors[i] if i < len(priors) and not everything else fill)
             for i, v in enumerate(value)
         ]
     return from_api(
-        field.of, value, None if everything else (asked if isinstance(asked, dict) else {})
+        field.of, value, None if everything else (prior if isinstance(prior, dict) else {})
     )
 
 
-def _from_map(field: Field, key: str, value: Any, asked: Any, *, everything: bool) -> Any:
+def _from_map(field: Field, key: str, value: Any, prior: Any, *, everything: bool) -> Any:
     """The items that were asked for first, in their order, then the others."""
     assert field.of is not None
-    priors = {item[key]: item for item in asked} if isinstance(asked, list) else {}
+    priors = {item[key]: item for item in prior} if isinstance(prior, list) else {}
     return [
         {key: name, **from_api(field.of, value[name], None if everything else priors.get(name, {}))}
         for name in _in_order(list(value), list(priors))
     ]
 
 
-def _in_order(value: list[Any], asked: list[Any]) -> list[Any]:
+def _in_order(value: list[Any], prior: list[Any]) -> list[Any]:
     """The requested items first, in their order, then the others."""
-    return [a for a in asked if a in value] + [v for v in value if v not in asked]
+    return [a for a in prior if a in value] + [v for v in value if v not in prior]
 
 
-def _is_empty(field: Field, asked: Any) -> bool:
+def _is_empty(field: Field, prior: Any) -> bool:
     """Whether the requested value is the same as leaving the property unset."""
-    if isinstance(asked, dict) and field.of is not None:
-        return all(_is_empty(field.of.get(k, Field()), v) for k, v in asked.items())
-    return asked in (None, {}, [], "", False, 0) or asked == field.default
+    if isinstance(prior, dict) and field.of is not None:
+        return all(_is_empty(field.of.get(k, Field()), v) for k, v in prior.items())
+    return prior in (None, {}, [], "", False, 0) or prior == field.default

@@ -20,7 +20,7 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Session,
 )
 from slicewright.rehearsal.plugins.bridge.schema import Schema
-from slicewright.rehearsal.plugins.bridge.unset_fields import unasked
+from slicewright.rehearsal.plugins.bridge.unset_fields import unset_properties
 from slicewright.rehearsal.plugins.engine.plugin import (
     Checked,
     CheckFailure,
@@ -77,13 +77,13 @@ class BridgedProvider(ProviderPlugin):
         inputs = {k: v for k, v in unwrap(request.inputs).items() if isinstance(v, str)}
         self._settings = configured | inputs
         # Fails here, once and early, when it runs outside a rehearsal environment.
-        self._connected()
+        self._connect()
 
     @abstractmethod
     def connect(self) -> Calls:
         """The cloud's APIs. Raises CloudUnreachable outside a rehearsal environment."""
 
-    def _connected(self) -> Calls:
+    def _connect(self) -> Calls:
         try:
             return self.connect()
         except CloudUnreachable as e:
@@ -91,7 +91,7 @@ class BridgedProvider(ProviderPlugin):
 
     def check(self, request: CheckRequest) -> Checked:
         resource = self._resource(request.type)
-        inputs = {k: v for k, v in _given(request.new_inputs).items() if v is not None}
+        inputs = {k: v for k, v in _without_marks(request.new_inputs).items() if v is not None}
         defaults = {
             k: v
             for k, v in resource.defaults(unwrap(inputs), self._settings).items()
@@ -131,7 +131,7 @@ class BridgedProvider(ProviderPlugin):
             keeps=resource.keeps,
             keeps_whole=resource.keeps_whole,
             named_by=resource.autoname.property if resource.autoname else None,
-            unasked=unasked(self.schema, request.type, state, old, new),
+            unset_properties=unset_properties(self.schema, request.type, state, old, new),
             state=state,
         )
 
@@ -139,23 +139,23 @@ class BridgedProvider(ProviderPlugin):
         resource, inputs = self._resource(request.type), request.inputs
         if request.preview:
             unknown = {o: UNKNOWN for o in self.schema.outputs(request.type) if o not in inputs}
-            return Created("", unknown | _given(inputs))
+            return Created("", unknown | _without_marks(inputs))
         session = self._session(request, resource)
-        made = self._with_retries(
+        created = self._with_retries(
             request.type,
             lambda: resource.create(session, unwrap(inputs)),
             busy=resource.busy_reasons,
             retry_until=_deadline(session),
         )
-        outputs = self._new_outputs(session, resource, made.id, inputs)
+        outputs = self._new_outputs(session, resource, created.id, inputs)
         if outputs is None:
             raise ProviderError(
-                f"{request.type} {made.id} disappeared while it was being created; run `pulumi up` "
-                "again"
+                f"{request.type} {created.id} disappeared while it was being created; run "
+                "`pulumi up` again"
             )
-        if made.reasons:
-            raise InitFailed(id=made.id, outputs=outputs, inputs=inputs, reasons=made.reasons)
-        return Created(made.id, outputs)
+        if created.reasons:
+            raise InitFailed(id=created.id, outputs=outputs, inputs=inputs, reasons=created.reasons)
+        return Created(created.id, outputs)
 
     def read(self, request: ReadRequest) -> ReadBack | None:
         resource, inputs = self._resource(request.type), request.inputs
@@ -165,9 +165,11 @@ class BridgedProvider(ProviderPlugin):
         )
         if state is None:
             return None
-        kept = {"__defaults": inputs["__defaults"]} if "__defaults" in inputs else {}
+        default_marks = {"__defaults": inputs["__defaults"]} if "__defaults" in inputs else {}
         return ReadBack(
-            request.id, _marked({**state.inputs, **kept}, inputs), _marked(state.outputs, inputs)
+            request.id,
+            _with_secrets({**state.inputs, **default_marks}, inputs),
+            _with_secrets(state.outputs, inputs),
         )
 
     def update(self, request: UpdateRequest) -> Properties:
@@ -209,7 +211,7 @@ class BridgedProvider(ProviderPlugin):
                 f"simulates {', '.join(sorted(self.functions)) or 'no function'}"
             )
         session = Session(
-            cloud=self._connected(),
+            cloud=self._connect(),
             settings=self._settings,
             show_status=lambda line: self.log(Severity.INFO, line, "", ephemeral=True),
             timeout_s=_ASKED_S,
@@ -248,16 +250,16 @@ class BridgedProvider(ProviderPlugin):
         # Every output of the schema must be there: the engine drops an absent one from its
         # dependents without an error.
         empty = dict.fromkeys(self.schema.outputs(resource.kind))
-        return _marked({**empty, **_given(inputs), **state.outputs}, inputs)
+        return _with_secrets({**empty, **_without_marks(inputs), **state.outputs}, inputs)
 
     def _resource(self, token: str) -> Resource:
-        found = self.resources.get(token)
-        if found is None:
+        resource = self.resources.get(token)
+        if resource is None:
             raise ProviderError(
                 f"the rehearsal's {self.package} provider does not simulate {token}; it simulates "
                 f"{', '.join(sorted(self.resources))}"
             )
-        return found
+        return resource
 
     def _session(
         self,
@@ -266,7 +268,7 @@ class BridgedProvider(ProviderPlugin):
     ) -> Session:
         cancelled = self.cancelled
         return Session(
-            cloud=self._connected(),
+            cloud=self._connect(),
             settings=self._settings,
             show_status=lambda line: self.log(Severity.INFO, line, request.urn, ephemeral=True),
             timeout_s=request.timeout_s or resource.default_timeout_s,
@@ -314,7 +316,7 @@ def _previewed_update(resource: Resource, request: UpdateRequest) -> Properties:
         for output, causes in resource.update_unknowns.items()
         if changed & set(causes)
     }
-    return {**request.old_outputs, **_given(new), **unknown}
+    return {**request.old_outputs, **_without_marks(new), **unknown}
 
 
 def _name(naming: Autoname, request: CheckRequest) -> str:
@@ -330,12 +332,12 @@ def _name(naming: Autoname, request: CheckRequest) -> str:
     return f"{stem[: naming.longest - 8]}-{suffix}"
 
 
-def _given(inputs: Properties) -> Properties:
+def _without_marks(inputs: Properties) -> Properties:
     """Without the list of properties that Check filled in."""
     return {k: v for k, v in inputs.items() if k != "__defaults"}
 
 
-def _marked(properties: Properties, inputs: Properties) -> Properties:
+def _with_secrets(properties: Properties, inputs: Properties) -> Properties:
     """The properties, each Secret where the input of its name is."""
     return {
         k: Secret(v) if k in inputs and has_secret(inputs[k]) and not has_secret(v) else v

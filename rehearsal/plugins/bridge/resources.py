@@ -143,12 +143,12 @@ def not_simulated(
     ]
 
 
-def kept(inputs: Properties, *names: str) -> Properties:
+def prior_values(inputs: Properties, *names: str) -> Properties:
     """Those of the inputs that the cloud does not store, so that a read returns them unchanged."""
     return {name: inputs[name] for name in names if name in inputs}
 
 
-def known(value: Any) -> bool:
+def is_known(value: Any) -> bool:
     """Whether the value is set, and not unknown."""
     return value is not None and value is not UNKNOWN
 

@@ -23,12 +23,12 @@ class Schema:
     types: Mapping[str, Mapping[str, JsonObject]]
 
     def inputs(self, token: str) -> Mapping[str, JsonObject]:
-        found: Mapping[str, JsonObject] = self.resources[token]["inputs"]
-        return found
+        inputs: Mapping[str, JsonObject] = self.resources[token]["inputs"]
+        return inputs
 
     def outputs(self, token: str) -> Sequence[str]:
-        found: Sequence[str] = self.resources[token]["outputs"]
-        return found
+        outputs: Sequence[str] = self.resources[token]["outputs"]
+        return outputs
 
     def failures(self, token: str, inputs: Mapping[str, Any]) -> list[CheckFailure]:
         """Unknown, missing and mistyped properties. Values that are not known yet pass."""

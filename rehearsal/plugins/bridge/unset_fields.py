@@ -14,7 +14,7 @@ from typing import Any
 from slicewright.rehearsal.plugins.bridge.schema import Schema
 
 
-def unasked(
+def unset_properties(
     schema: Schema,
     token: str,
     state: Mapping[str, Any],
@@ -26,10 +26,10 @@ def unasked(
     state: the outputs; old, new: the inputs of the last run and of this one. What the last run
     asked for is a change of the program and not meant here.
     """
-    yield from _of_object(schema, schema.inputs(token), state, old, new, "")
+    yield from _object_properties(schema, schema.inputs(token), state, old, new, "")
 
 
-def _of_object(
+def _object_properties(
     schema: Schema,
     properties: Mapping[str, Any],
     state: Mapping[str, Any],
@@ -41,28 +41,34 @@ def _of_object(
         if name not in properties:
             continue  # an output only
         at = f"{path}.{name}" if path else name
-        before, asked = old.get(name), new.get(name)
-        if asked is not None:
-            yield from _inside(schema, properties[name]["type"], (value, before, asked), at)
+        before, requested = old.get(name), new.get(name)
+        if requested is not None:
+            yield from _nested_properties(
+                schema, properties[name]["type"], (value, before, requested), at
+            )
         elif before is None and not _is_zero(value):
             yield at, value
 
 
-def _inside(
+def _nested_properties(
     schema: Schema, kind: Any, values: tuple[Any, Any, Any], path: str
 ) -> Iterator[tuple[str, Any]]:
-    value, before, asked = values
+    value, before, requested = values
     if not isinstance(kind, dict):
         return
-    if "object" in kind and isinstance(value, dict) and isinstance(asked, dict):
+    if "object" in kind and isinstance(value, dict) and isinstance(requested, dict):
         old = before if isinstance(before, dict) else {}
-        yield from _of_object(schema, schema.types[kind["object"]], value, old, asked, path)
-    elif "list" in kind and isinstance(value, list) and isinstance(asked, list):
+        yield from _object_properties(
+            schema, schema.types[kind["object"]], value, old, requested, path
+        )
+    elif "list" in kind and isinstance(value, list) and isinstance(requested, list):
         olds = before if isinstance(before, list) and len(before) == len(value) else []
-        if len(value) == len(asked):
-            for index, (item, wanted) in enumerate(zip(value, asked, strict=True)):
+        if len(value) == len(requested):
+            for index, (item, requested_item) in enumerate(zip(value, requested, strict=True)):
                 was = olds[index] if olds else None
-                yield from _inside(schema, kind["list"], (item, was, wanted), f"{path}[{index}]")
+                yield from _nested_properties(
+                    schema, kind["list"], (item, was, requested_item), f"{path}[{index}]"
+                )
 
 
 def _is_zero(value: Any) -> bool:

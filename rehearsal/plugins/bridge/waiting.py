@@ -16,7 +16,7 @@ _OUTAGE_S = 15.0
 """How long the cloud may fail to answer before the wait fails."""
 
 
-def wait_until(session: Session, what: str, poll: Callable[[], T | None]) -> T:
+def wait_until(session: Session, awaited: str, poll: Callable[[], T | None]) -> T:
     """The first result of `poll` that is not None.
 
     Raises ProviderError at the operation's timeout, or when the user cancels.
@@ -26,7 +26,7 @@ def wait_until(session: Session, what: str, poll: Callable[[], T | None]) -> T:
     pause = 0.02
     while True:
         try:
-            found = poll()
+            result = poll()
             answered_at = time.monotonic()
         except (CloudUnreachable, CloudError) as e:
             # The operation runs in the cloud, so a service that restarts or is overloaded for a
@@ -34,15 +34,17 @@ def wait_until(session: Session, what: str, poll: Callable[[], T | None]) -> T:
             transient = isinstance(e, CloudUnreachable) or e.code == 429 or e.code >= 500
             if not transient or time.monotonic() - answered_at > _OUTAGE_S:
                 raise
-            found = None
-        if found is not None:
-            return found
+            result = None
+        if result is not None:
+            return result
         if session.cancelled():
             raise ProviderError(
-                f"cancelled while waiting for {what}, which continues in the cloud; run "
+                f"cancelled while waiting for {awaited}, which continues in the cloud; run "
                 "`pulumi refresh` when it has finished"
             )
         if time.monotonic() > deadline:
-            raise ProviderError(f"timeout after {session.timeout_s:.0f} s while waiting for {what}")
+            raise ProviderError(
+                f"timeout after {session.timeout_s:.0f} s while waiting for {awaited}"
+            )
         time.sleep(pause)
         pause = min(pause * 1.3, 1.0)

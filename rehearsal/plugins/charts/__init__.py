@@ -22,7 +22,7 @@ class NoSuchChart(Exception):
     """The rehearsal does not have this chart."""
 
 
-def _none(*_: object) -> list[JsonObject]:
+def _no_objects(*_: object) -> list[JsonObject]:
     return []
 
 
@@ -41,11 +41,11 @@ class Chart:
     # What the chart has not, it need not say.
     crds: Callable[[], list[JsonObject]] = list
     """The chart's crds/ directory: installed first, never upgraded, kept by an uninstall."""
-    before_upgrade: Callable[[Mapping[str, Any], str], list[JsonObject]] = _none
+    before_upgrade: Callable[[Mapping[str, Any], str], list[JsonObject]] = _no_objects
     """Takes values and namespace; returns the objects of its pre-upgrade hooks, in their order."""
-    removed_crds: Callable[[Mapping[str, Any]], list[JsonObject]] = _none
+    removed_crds: Callable[[Mapping[str, Any]], list[JsonObject]] = _no_objects
     """Those that a hook of the chart deletes before it is uninstalled with these values."""
-    after_delete: Callable[[Mapping[str, Any], str, str], list[JsonObject]] = _none
+    after_delete: Callable[[Mapping[str, Any], str, str], list[JsonObject]] = _no_objects
     """Takes values, release name and namespace; returns the objects of its post-delete hooks."""
 
 

@@ -41,17 +41,17 @@ def _merge(base: JsonObject, over: Mapping[str, Any]) -> JsonObject:
 
 def _compare(
     values: Mapping[str, Any],
-    known: Mapping[str, Any],
+    defaults: Mapping[str, Any],
     path: str,
     chart: str,
     free: Collection[str],
 ) -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         here = f"{path}.{key}" if path else str(key)
-        if key not in known:
-            yield here, _unknown(str(key), known, chart)
+        if key not in defaults:
+            yield here, _unknown(str(key), defaults, chart)
             continue
-        default = known[key]
+        default = defaults[key]
         if value is None and isinstance(default, dict) and default:
             yield (
                 here,
@@ -76,11 +76,11 @@ def _compare(
             yield here, "must not be a map"
 
 
-def _unknown(key: str, known: Mapping[str, Any], chart: str) -> str:
-    near = difflib.get_close_matches(key, [str(k) for k in known], n=1, cutoff=0.5)
+def _unknown(key: str, defaults: Mapping[str, Any], chart: str) -> str:
+    near = difflib.get_close_matches(key, [str(k) for k in defaults], n=1, cutoff=0.5)
     hint = (
         f"did you mean {near[0]!r}? "
         if near
-        else f"known here: {', '.join(sorted(map(str, known)))}. "
+        else f"known here: {', '.join(sorted(map(str, defaults)))}. "
     )
     return f"chart {chart} has no such value; {hint}(The real Helm would silently ignore it.)"

@@ -60,13 +60,13 @@ def write(
         "appVersion": chart.app_version,
     }
     if part is not None:
-        one = {"name": part.name, "version": part.version, "condition": part.enabled_by}
-        described["dependencies"] = [{**one, "repository": ""}]
+        dependency = {"name": part.name, "version": part.version, "condition": part.enabled_by}
+        described["dependencies"] = [{**dependency, "repository": ""}]
         _write(directory / "values.yaml", {part.name: part.settings})
         copy = directory / "charts" / part.name
         shutil.copytree(part.chart, copy)
-        for made in (copy, *copy.rglob("*")):
-            made.chmod(0o755 if made.is_dir() else 0o644)  # in Go's module cache all is read-only
+        for path in (copy, *copy.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)  # in Go's module cache all is read-only
     _write(directory / "Chart.yaml", described)
     _write_all(directory / "crds", chart.crds())
     (directory / "templates").mkdir()
@@ -74,20 +74,20 @@ def write(
     _write_all(
         directory / "manifests",
         [
-            made
-            for made in (
+            path
+            for path in (
                 *chart.render(values, release, namespace),
                 *chart.before_upgrade(values, namespace),
                 *chart.after_delete(values, release, namespace),
             )
-            if part is None or (made["metadata"].get("labels") or {}).get(_NAME) != part.name
+            if part is None or (path["metadata"].get("labels") or {}).get(_NAME) != part.name
         ],
     )
 
 
-def _write_all(directory: Path, made: Iterable[JsonObject]) -> None:
-    for number, one in enumerate(made):
-        _write(directory / f"{number:03}-{one['kind'].lower()}.json", one)
+def _write_all(directory: Path, manifests: Iterable[JsonObject]) -> None:
+    for number, manifest in enumerate(manifests):
+        _write(directory / f"{number:03}-{manifest['kind'].lower()}.json", manifest)
 
 
 def _write(path: Path, content: JsonObject) -> None:

@@ -156,7 +156,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
 
     def GetProgramDependencies(self, request: Any, context: Any) -> Any:
         python, _ = _environment(request.info)
-        found = json.loads(
+        packages = json.loads(
             _ask(
                 python,
                 "import json, importlib.metadata as m; print(json.dumps(sorted((d.name, "
@@ -164,7 +164,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
             )
         )
         dependencies = [
-            language_pb2.DependencyInfo(name=name, version=version) for name, version in found
+            language_pb2.DependencyInfo(name=name, version=version) for name, version in packages
         ]
         return language_pb2.GetProgramDependenciesResponse(dependencies=dependencies)
 

@@ -105,8 +105,8 @@ class _Server:
         """Why the program needs a process of its own; empty if it does not."""
         if Path(request["python"]).parent.parent.resolve() != self._prefix:
             return f"{request['python']} is not of {self._prefix}"
-        wanted = _read_at_import(request["variables"])
-        differing = {k for k, _ in wanted.items() ^ self._variables.items()}
+        import_variables = _read_at_import(request["variables"])
+        differing = {k for k, _ in import_variables.items() ^ self._variables.items()}
         return f"other values of {', '.join(sorted(differing))}" if differing else ""
 
     def _start(
@@ -139,12 +139,12 @@ class _Server:
     def _hear(self, run: _Run) -> None:
         """Signals that the language host asks for; SIGKILL where it has gone."""
         try:
-            asked = run.host.recv(64)
+            message = run.host.recv(64)
         except OSError:
-            asked = b""
-        for number in asked or (signal.SIGKILL,):
+            message = b""
+        for number in message or (signal.SIGKILL,):
             os.kill(run.pid, number)
-        if not asked:
+        if not message:
             self._selector.unregister(run.host)
 
     def _learn(self, run: _Run) -> None:
@@ -161,9 +161,9 @@ class _Server:
         except BlockingIOError:
             pass  # a process that the program has forked lives on
         self._runs.remove(run)
-        known = self._selector.get_map()
+        connections = self._selector.get_map()
         for source in (run.host, run.imported, run.ended):
-            if source in known:
+            if source in connections:
                 self._selector.unregister(source)
         try:
             _send(run.host, {"status": os.waitstatus_to_exitcode(status)})
@@ -218,15 +218,15 @@ def _imported() -> list[str]:
     imported.
     """
     roots = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "purelib"))
-    found = []
+    modules = []
     for name, module in list(sys.modules.items()):
         # Any attribute of a module that importlib loads lazily would load it.
         if type(module) is types.ModuleType:
             spec = vars(module).get("__spec__")
             origin = str(getattr(spec, "origin", ""))
             if origin.startswith(roots) or _is_of_project(name, origin):
-                found.append(name)
-    return found
+                modules.append(name)
+    return modules
 
 
 def _is_of_project(name: str, origin: str) -> bool:
@@ -237,15 +237,15 @@ def _is_of_project(name: str, origin: str) -> bool:
 
 def _files(package: str) -> _Files:
     """What importing a package of the project reads: its sources, and data beside them."""
-    found = set()
+    paths = set()
     # The parts of the package lie beside it, behind links.
     for directory, inner, names in os.walk(_PROJECT / package, followlinks=True):
         inner[:] = [name for name in inner if name != "__pycache__"]
         for name in names:
             path = os.path.join(directory, name)  # noqa: PTH118 - hundreds of files a program
             state = os.stat(path)  # noqa: PTH116
-            found.add((path, state.st_mtime_ns, state.st_size, state.st_ino))
-    return frozenset(found)
+            paths.add((path, state.st_mtime_ns, state.st_size, state.st_ino))
+    return frozenset(paths)
 
 
 def _would_import(project: Mapping[str, _Files], argv: Sequence[str]) -> bool:
@@ -254,16 +254,16 @@ def _would_import(project: Mapping[str, _Files], argv: Sequence[str]) -> bool:
     It would not if a file has changed, or if a directory that it is given, and may put on
     sys.path, has another package of the same name.
     """
-    given = (Path(part) for part in argv if os.sep in part)
-    directories = {path if path.is_dir() else path.parent for path in given}
-    others = (
+    arguments = (Path(part) for part in argv if os.sep in part)
+    directories = {path if path.is_dir() else path.parent for path in arguments}
+    prefixes = (
         directory / f"{package}{end}"
         for directory in directories
         for package in project
         for end in ("", ".py")
     )
     return not any(
-        other.exists() and other.resolve() != _PROJECT / other.name for other in others
+        other.exists() and other.resolve() != _PROJECT / other.name for other in prefixes
     ) and all(_files(package) == files for package, files in project.items())
 
 

@@ -24,13 +24,13 @@ def _stub(name: str) -> Any:
 def _insert_empty_packages() -> list[str]:
     if "pulumi" in sys.modules:
         return []
-    found = importlib.util.find_spec("pulumi")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("pulumi")
+    if spec is None or not spec.submodule_search_locations:
         raise ImportError(
             "the engine's gRPC stubs are part of the `pulumi` package, which is not installed; run "
             "`make setup`"
         )
-    directory = Path(next(iter(found.submodule_search_locations)))
+    directory = Path(next(iter(spec.submodule_search_locations)))
     for name in _PARENTS:
         package = ModuleType(name)
         package.__path__ = [str(directory)]

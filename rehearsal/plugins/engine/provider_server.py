@@ -207,22 +207,22 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
 
     def CheckConfig(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = CheckConfigRequest(
+            check = CheckConfigRequest(
                 urn=request.urn,
                 old_inputs=decode(request.olds),
                 new_inputs=decode(request.news),
             )
-            return _check_response(plugin.check_config(asked))
+            return _check_response(plugin.check_config(check))
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = DiffConfigRequest(
+            diff = DiffConfigRequest(
                 urn=request.urn,
                 old_inputs=decode(request.old_inputs),
                 old_outputs=decode(request.olds),
                 new_inputs=decode(request.news),
             )
-            return _diff_response(plugin.diff_config(asked))
+            return _diff_response(plugin.diff_config(diff))
 
     def Configure(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
@@ -241,7 +241,7 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
 
     def Check(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = CheckRequest(
+            check = CheckRequest(
                 urn=request.urn,
                 type=request.type,
                 name=request.name,
@@ -250,11 +250,11 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 random_seed=request.randomSeed,
                 autonaming=_autonaming(request),
             )
-            return _check_response(plugin.check(asked))
+            return _check_response(plugin.check(check))
 
     def Diff(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = DiffRequest(
+            diff = DiffRequest(
                 urn=request.urn,
                 type=request.type,
                 id=request.id,
@@ -262,11 +262,11 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 old_outputs=decode(request.olds),
                 new_inputs=decode(request.news),
             )
-            return _diff_response(plugin.diff(asked))
+            return _diff_response(plugin.diff(diff))
 
     def Create(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = CreateRequest(
+            creation = CreateRequest(
                 urn=request.urn,
                 type=request.type,
                 name=request.name,
@@ -274,12 +274,12 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 timeout_s=request.timeout,
                 preview=request.preview,
             )
-            made = plugin.create(asked)
-            return provider_pb2.CreateResponse(id=made.id, properties=encode(made.outputs))
+            created = plugin.create(creation)
+            return provider_pb2.CreateResponse(id=created.id, properties=encode(created.outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = ReadRequest(
+            reading = ReadRequest(
                 urn=request.urn,
                 type=request.type,
                 id=request.id,
@@ -287,16 +287,16 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 outputs=decode(request.properties),
                 timeout_s=request.timeout,
             )
-            found = plugin.read(asked)
-            if found is None:
+            state = plugin.read(reading)
+            if state is None:
                 return provider_pb2.ReadResponse(id="")
             return provider_pb2.ReadResponse(
-                id=found.id, properties=encode(found.outputs), inputs=encode(found.inputs)
+                id=state.id, properties=encode(state.outputs), inputs=encode(state.inputs)
             )
 
     def Update(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = UpdateRequest(
+            update = UpdateRequest(
                 urn=request.urn,
                 type=request.type,
                 id=request.id,
@@ -307,11 +307,11 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 preview=request.preview,
                 ignored=tuple(request.ignoreChanges),
             )
-            return provider_pb2.UpdateResponse(properties=encode(plugin.update(asked)))
+            return provider_pb2.UpdateResponse(properties=encode(plugin.update(update)))
 
     def Delete(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = DeleteRequest(
+            deletion = DeleteRequest(
                 urn=request.urn,
                 type=request.type,
                 id=request.id,
@@ -319,15 +319,15 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 outputs=decode(request.properties),
                 timeout_s=request.timeout,
             )
-            plugin.delete(asked)
+            plugin.delete(deletion)
             return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:
         with self._plugin(context) as plugin:
-            asked = InvokeRequest(
+            invocation = InvokeRequest(
                 token=request.tok, args=decode(request.args), preview=request.preview
             )
-            return provider_pb2.InvokeResponse(**{"return": encode(plugin.invoke(asked))})
+            return provider_pb2.InvokeResponse(**{"return": encode(plugin.invoke(invocation))})
 
     def Construct(self, request: Any, context: Any) -> Any:
         context.abort(
@@ -344,22 +344,22 @@ def _check_response(checked: Checked) -> Any:
     return provider_pb2.CheckResponse(inputs=encode(checked.inputs), failures=failures)
 
 
-def _diff_response(found: Difference) -> Any:
+def _diff_response(difference: Difference) -> Any:
     response = provider_pb2.DiffResponse
     changes = {None: response.DIFF_UNKNOWN, False: response.DIFF_NONE, True: response.DIFF_SOME}[
-        found.changes
+        difference.changes
     ]
     answer = response(
         changes=changes,
-        replaces=found.replaces,
-        deleteBeforeReplace=found.delete_before_replace,
-        diffs=found.diffs,
+        replaces=difference.replaces,
+        deleteBeforeReplace=difference.delete_before_replace,
+        diffs=difference.diffs,
     )
-    if found.detailed is not None:
+    if difference.detailed is not None:
         answer.hasDetailedDiff = True
-        for path, kind in found.detailed.items():
+        for path, kind in difference.detailed.items():
             number = provider_pb2.PropertyDiff.Kind.Value(kind.upper().replace("-", "_"))
-            of_inputs = found.input_paths is None or path in found.input_paths
+            of_inputs = difference.input_paths is None or path in difference.input_paths
             answer.detailedDiff[path].CopyFrom(
                 provider_pb2.PropertyDiff(kind=number, inputDiff=of_inputs)
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from slicewright.infra.manifests.rollout_warnings import (
     _PARTITION_MINUTES,
     rollout_warnings,
 )
-from tests.recorder import VERIFIED, Recorder
+from tests.recorder import VERIFIED, Recorder, thread_loop
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -187,15 +186,15 @@ def test_a_preview_reads_the_pool_and_warns(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
-    asyncio.set_event_loop(asyncio.new_event_loop())
     status = {**VERIFIED, "nodes": {"total": 8.0}}
     engine = _Living(status=status, preview=preview)
-    pulumi.runtime.set_mocks(engine, project="slicewright", stack="x", preview=preview)
 
     def declare() -> None:
         GpuPools("p", pools=[pool], timeout_minutes=1, cluster=None, depends_on={pool.name: []})
 
-    pulumi.runtime.test(declare)()  # type: ignore[no-untyped-call]
+    with thread_loop():
+        pulumi.runtime.set_mocks(engine, project="slicewright", stack="x", preview=preview)
+        pulumi.runtime.test(declare)()  # type: ignore[no-untyped-call]
     rolls = [text for text in said if "so its 8 nodes roll" in text]
     assert len(rolls) == (1 if preview else 0), "an `up` does it, and need not foretell it"
 
@@ -207,9 +206,7 @@ def test_a_preview_warns_where_the_node_pool_of_nodes_in_service_is_made_again(
     """The engine knows the ID of one that stays, and not of one that it replaces."""
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
-    asyncio.set_event_loop(asyncio.new_event_loop())
     engine = _Living(status={**VERIFIED, "nodes": {"total": 8.0}}, preview=True)
-    pulumi.runtime.set_mocks(engine, project="slicewright", stack="x", preview=True)
 
     def declare() -> None:
         machines = _Machines(pulumi.ResourceOptions(id="there") if stays else None)
@@ -222,5 +219,7 @@ def test_a_preview_warns_where_the_node_pool_of_nodes_in_service_is_made_again(
             machines={pool.name: machines},
         )
 
-    pulumi.runtime.test(declare)()  # type: ignore[no-untyped-call]
+    with thread_loop():
+        pulumi.runtime.set_mocks(engine, project="slicewright", stack="x", preview=True)
+        pulumi.runtime.test(declare)()  # type: ignore[no-untyped-call]
     assert any("its node pool is replaced" in text for text in said) is not stays

@@ -35,9 +35,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     try:
         if isinstance(python, str):
             raise NoDevice(python)
-        seen = probe()
-        device = devices.devices(seen)[0]
-        share = share_of(device, seen)
+        observation = probe()
+        device = devices.devices(observation)[0]
+        share = share_of(device, observation)
     except NoDevice as e:
         sys.exit(f"simulated: a model of kind KIND_GPU would fail: {e}")
     memory = "" if device.memory_mib is None else f", {device.memory_mib} MiB"
@@ -48,14 +48,14 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         flush=True,
     )
     backend = interpreter(Path(tempfile.mkdtemp()), triton.wheels(program))
-    libraries, others = python.library.parent, environment.get("LD_LIBRARY_PATH")
+    libraries, library_path = python.library.parent, environment.get("LD_LIBRARY_PATH")
     os.execve(  # noqa: S606 - no shell
         program,
         [str(program), *arguments_of(arguments, program, environment.get(ADDRESS, ""))],
         {
             **environment,
             "PATH": f"{backend}:{environment.get('PATH', os.defpath)}",
-            "LD_LIBRARY_PATH": f"{others}:{libraries}" if others else str(libraries),
+            "LD_LIBRARY_PATH": f"{library_path}:{libraries}" if library_path else str(libraries),
             classifier.SHARE: str(share),
             classifier.TURNS: str(turns.DIRECTORY / device.uuid),
             classifier.PROCESS: environment.get(ADDRESS, str(os.getpid())),
@@ -63,10 +63,10 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     )
 
 
-def share_of(device: Device, seen: Observation) -> float:
+def share_of(device: Device, observation: Observation) -> float:
     """The device's part of its GPU's multiprocessors: 1 for a whole GPU."""
-    for gpu in seen.gpus:
-        if device.uuid in {one.uuid for one in gpu.devices}:
+    for gpu in observation.gpus:
+        if device.uuid in {gpu_device.uuid for gpu_device in gpu.devices}:
             whole = max((offered.multiprocessors for offered in gpu.offered), default=0)
             if not whole or not device.multiprocessors:
                 raise NoDevice(f"NVML does not tell the multiprocessors of {device.uuid}")
@@ -74,13 +74,16 @@ def share_of(device: Device, seen: Observation) -> float:
     return 1.0
 
 
-def arguments_of(asked: Sequence[str], program: Path, address: str) -> list[str]:
+def arguments_of(arguments: Sequence[str], program: Path, address: str) -> list[str]:
     """The pod's own arguments, and those without which it could not run here."""
-    given = {argument.partition("=")[0] for argument in asked}
+    flag_names = {argument.partition("=")[0] for argument in arguments}
     added = {"--backend-directory": str(triton.wheels(program) / triton.BACKENDS)}
     if address:
         added |= dict.fromkeys(_ADDRESSES, address)
-    return [*asked, *(f"{flag}={value}" for flag, value in added.items() if flag not in given)]
+    return [
+        *arguments,
+        *(f"{flag}={value}" for flag, value in added.items() if flag not in flag_names),
+    ]
 
 
 def interpreter(at: Path, wheels: Path) -> Path:

@@ -56,8 +56,8 @@ class TritonPythonModel:
 
         self._numpy, self._backend = numpy, backend
         self._weights = projection(numpy)
-        asked = json.loads(args["model_config"])["parameters"]["gpu_milliseconds"]
-        self._seconds = float(asked["string_value"]) / 1000
+        milliseconds = json.loads(args["model_config"])["parameters"]["gpu_milliseconds"]
+        self._seconds = float(milliseconds["string_value"]) / 1000
         self._device = GpuTime(
             share=float(os.environ[SHARE]),
             turns=Path(os.environ[TURNS]),
@@ -69,7 +69,7 @@ class TritonPythonModel:
         for request in requests:
             picture = self._backend.get_input_tensor_by_name(request, INPUT).as_numpy()
             self._device.compute(self._seconds)
-            found = scores(self._numpy, self._weights, picture)
-            tensor = self._backend.Tensor(OUTPUT, found)
+            class_scores = scores(self._numpy, self._weights, picture)
+            tensor = self._backend.Tensor(OUTPUT, class_scores)
             responses.append(self._backend.InferenceResponse(output_tensors=[tensor]))
         return responses

@@ -28,9 +28,9 @@ class GpuTime:
 
     def compute(self, seconds: float) -> None:
         """Returns when what takes `seconds` on a whole GPU, alone, would be done here."""
-        left = seconds / self._share
+        remaining_s = seconds / self._share
         with self._turns.computing():
-            while left > 0:
-                mine = min(left, _SLICE_S)
+            while remaining_s > 0:
+                mine = min(remaining_s, _SLICE_S)
                 time.sleep(mine * self._turns.sharers())
-                left -= mine
+                remaining_s -= mine

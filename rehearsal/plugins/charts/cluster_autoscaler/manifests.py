@@ -12,7 +12,7 @@ from slicewright.rehearsal.plugins.charts.cluster_autoscaler.values import VERSI
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _NAME: Final = "aws-cluster-autoscaler"
-_SEEN: Final = ("watch", "list", "get")
+_READ_VERBS: Final = ("watch", "list", "get")
 
 
 def render(values: Mapping[str, Any], release: str, namespace: str) -> list[JsonObject]:
@@ -27,13 +27,13 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
         **full["additionalLabels"],
     }
 
-    def made(api: str, kind: str, *, own: bool = True, **body: Any) -> JsonObject:
+    def manifest(api: str, kind: str, *, namespaced: bool = True, **body: Any) -> JsonObject:
         metadata: JsonObject = {"name": name, "labels": dict(labels)}
-        if own:
+        if namespaced:
             metadata["namespace"] = namespace
         return {"apiVersion": api, "kind": kind, "metadata": metadata, **body}
 
-    found: list[JsonObject] = []
+    manifests: list[JsonObject] = []
     if full["podDisruptionBudget"]:
         budget = {"selector": {"matchLabels": chosen}}
         limits = {
@@ -41,30 +41,36 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
             for k, v in full["podDisruptionBudget"].items()
             if k in ("maxUnavailable", "minAvailable")
         }
-        found.append(made("policy/v1", "PodDisruptionBudget", spec={**budget, **limits}))
+        manifests.append(manifest("policy/v1", "PodDisruptionBudget", spec={**budget, **limits}))
     account = full["rbac"]["serviceAccount"]
     account_name = account["name"] or name
     if full["rbac"]["create"]:
         if account["create"]:
-            one = made(
+            service_account = manifest(
                 "v1",
                 "ServiceAccount",
                 automountServiceAccountToken=account["automountServiceAccountToken"],
             )
-            one["metadata"] |= {"name": account_name}
+            service_account["metadata"] |= {"name": account_name}
             if account["annotations"]:
-                one["metadata"]["annotations"] = dict(account["annotations"])
-            found.append(one)
+                service_account["metadata"]["annotations"] = dict(account["annotations"])
+            manifests.append(service_account)
         subjects = [{"kind": "ServiceAccount", "name": account_name, "namespace": namespace}]
         for kind, rules in (
             ("ClusterRole", [*_cluster_rules(), *full["rbac"]["additionalRules"]]),
-            ("Role", _own_rules()),
+            ("Role", _namespace_rules()),
         ):
-            own = kind == "Role"
-            found.append(made(f"{_RBAC}/v1", kind, own=own, rules=rules))
+            namespaced = kind == "Role"
+            manifests.append(manifest(f"{_RBAC}/v1", kind, namespaced=namespaced, rules=rules))
             role = {"apiGroup": _RBAC, "kind": kind, "name": name}
-            bound = made(f"{_RBAC}/v1", f"{kind}Binding", own=own, roleRef=role, subjects=subjects)
-            found.append(bound)
+            bound = manifest(
+                f"{_RBAC}/v1",
+                f"{kind}Binding",
+                namespaced=namespaced,
+                roleRef=role,
+                subjects=subjects,
+            )
+            manifests.append(bound)
     if full["service"]["create"]:
         service = full["service"]
         port = {
@@ -74,11 +80,11 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
             "name": service["portName"],
         }
         spec = {"ports": [port], "selector": chosen, "type": service["type"]}
-        found.append(made("v1", "Service", spec=spec))
+        manifests.append(manifest("v1", "Service", spec=spec))
     if full["autoDiscovery"]["clusterName"] or full["autoscalingGroups"]:
         deployment = _deployment(full, chosen, account_name, namespace)
-        found.append(made("apps/v1", "Deployment", spec=deployment))
-    return found
+        manifests.append(manifest("apps/v1", "Deployment", spec=deployment))
+    return manifests
 
 
 def _deployment(
@@ -113,7 +119,7 @@ def _deployment(
         if full[key]:
             pod[key] = full[key]
     if image["pullSecrets"]:
-        pod["imagePullSecrets"] = [{"name": one} for one in image["pullSecrets"]]
+        pod["imagePullSecrets"] = [{"name": secret} for secret in image["pullSecrets"]]
     labels = {**chosen, **full["podLabels"]}
     metadata: JsonObject = {"labels": labels}
     if full["podAnnotations"]:
@@ -128,18 +134,18 @@ def _deployment(
 
 def _command(full: JsonObject, namespace: str) -> list[str]:
     discovery = full["autoDiscovery"]
-    found = ["./cluster-autoscaler", "--cloud-provider=aws", f"--namespace={namespace}"]
+    command = ["./cluster-autoscaler", "--cloud-provider=aws", f"--namespace={namespace}"]
     for group in full["autoscalingGroups"]:
-        found.append(f"--nodes={group['minSize']}:{group['maxSize']}:{group['name']}")
+        command.append(f"--nodes={group['minSize']}:{group['maxSize']}:{group['name']}")
     if discovery["clusterName"]:
         variable = "{{ .Values.autoDiscovery.clusterName }}"
         tags = ",".join(discovery["tags"]).replace(variable, discovery["clusterName"])
-        found.append(f"--node-group-auto-discovery=asg:tag={tags}")
+        command.append(f"--node-group-auto-discovery=asg:tag={tags}")
     # Everything after an underscore only makes the key another one.
     for key, value in sorted(full["extraArgs"].items()):
         text = str(value).lower() if isinstance(value, bool) else _number(value)
-        found.append(f"--{key.partition('_')[0]}={text}")
-    return found + list(full["customArgs"])
+        command.append(f"--{key.partition('_')[0]}={text}")
+    return command + list(full["customArgs"])
 
 
 def _number(value: Any) -> str:
@@ -162,7 +168,7 @@ def _cluster_rules() -> list[JsonObject]:
         rule("", ["pods/eviction"], ("create",)),
         rule("", ["pods/status"], ("update",)),
         rule("", ["endpoints"], ("get", "update"), me),
-        rule("", ["nodes"], (*_SEEN, "create", "delete", "update")),
+        rule("", ["nodes"], (*_READ_VERBS, "create", "delete", "update")),
         rule(
             "",
             [
@@ -173,11 +179,11 @@ def _cluster_rules() -> list[JsonObject]:
                 "persistentvolumeclaims",
                 "persistentvolumes",
             ],
-            _SEEN,
+            _READ_VERBS,
         ),
-        rule("batch", ["jobs", "cronjobs"], (*_SEEN, "patch")),
+        rule("batch", ["jobs", "cronjobs"], (*_READ_VERBS, "patch")),
         rule("policy", ["poddisruptionbudgets"], ("watch", "list")),
-        rule("apps", ["daemonsets", "replicasets", "statefulsets"], _SEEN),
+        rule("apps", ["daemonsets", "replicasets", "statefulsets"], _READ_VERBS),
         rule(
             "storage.k8s.io",
             [
@@ -187,7 +193,7 @@ def _cluster_rules() -> list[JsonObject]:
                 "csistoragecapacities",
                 "volumeattachments",
             ],
-            _SEEN,
+            _READ_VERBS,
         ),
         rule("", ["configmaps"], ("list", "watch", "get")),
         rule("coordination.k8s.io", ["leases"], ("create",)),
@@ -195,7 +201,7 @@ def _cluster_rules() -> list[JsonObject]:
     ]
 
 
-def _own_rules() -> list[JsonObject]:
+def _namespace_rules() -> list[JsonObject]:
     status = "cluster-autoscaler-status"
     return [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},

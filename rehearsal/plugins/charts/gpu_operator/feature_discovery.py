@@ -28,8 +28,8 @@ def full_name(full: Mapping[str, Any], release: str) -> str:
 
 
 def image(full: Mapping[str, Any]) -> str:
-    asked = full[_NFD]["image"]
-    return f"{asked['repository'] or _IMAGE}:{asked['tag'] or _VERSION}"
+    image_values = full[_NFD]["image"]
+    return f"{image_values['repository'] or _IMAGE}:{image_values['tag'] or _VERSION}"
 
 
 def feature_discovery(full: Mapping[str, Any], release: str, namespace: str) -> list[JsonObject]:
@@ -89,7 +89,7 @@ def _workload(
     kind: str, part: str, full: Mapping[str, Any], release: str, namespace: str
 ) -> JsonObject:
     name = full_name(full, release)
-    nfd, own = full[_NFD], full[_NFD][part]
+    nfd, part_values = full[_NFD], full[_NFD][part]
     selector = {
         "app.kubernetes.io/name": _NFD,
         "app.kubernetes.io/instance": release,
@@ -103,20 +103,23 @@ def _workload(
             _field("NODE_NAME", "spec.nodeName"),
             _field("POD_NAME", "metadata.name"),
             _field("POD_UID", "metadata.uid"),
-            *own["extraEnvs"],
+            *part_values["extraEnvs"],
         ],
-        "args": [*(["-enable-leader-election"] if part == "master" else []), *own["extraArgs"]],
-        "resources": own["resources"],
+        "args": [
+            *(["-enable-leader-election"] if part == "master" else []),
+            *part_values["extraArgs"],
+        ],
+        "resources": part_values["resources"],
         "volumeMounts": [{"name": f"nfd-{part}-conf", "mountPath": _SETTINGS, "readOnly": True}],
     }
     pod: JsonObject = {
         "serviceAccountName": name if part == "master" else f"{name}-worker",
-        "priorityClassName": own["priorityClassName"] or nfd["priorityClassName"],
+        "priorityClassName": part_values["priorityClassName"] or nfd["priorityClassName"],
         "imagePullSecrets": nfd["imagePullSecrets"],
         "containers": [container],
-        "nodeSelector": own["nodeSelector"],
-        "affinity": own["affinity"],
-        "tolerations": own["tolerations"],
+        "nodeSelector": part_values["nodeSelector"],
+        "affinity": part_values["affinity"],
+        "tolerations": part_values["tolerations"],
         "volumes": [{"name": f"nfd-{part}-conf", "configMap": {"name": f"{name}-{part}-conf"}}],
     }
     if part == "worker":
@@ -129,15 +132,15 @@ def _workload(
     spec: JsonObject = {
         "selector": {"matchLabels": selector},
         "template": {
-            "metadata": {"labels": selector, "annotations": own["annotations"]},
+            "metadata": {"labels": selector, "annotations": part_values["annotations"]},
             "spec": {key: value for key, value in pod.items() if value not in ("", {}, [])},
         },
     }
     if kind == "Deployment":
-        spec["replicas"] = own["replicaCount"]
-    made = _object("apps/v1", kind, f"{name}-{part}", namespace, spec=spec)
-    made["metadata"]["labels"] = dict(selector)
-    return made
+        spec["replicas"] = part_values["replicaCount"]
+    workload = _object("apps/v1", kind, f"{name}-{part}", namespace, spec=spec)
+    workload["metadata"]["labels"] = dict(selector)
+    return workload
 
 
 def _object(

@@ -14,7 +14,7 @@ from slicewright.rehearsal.plugins.charts.karpenter.values import VERSION, merge
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _NAME: Final = "karpenter"
-_SEEN: Final = ("get", "list", "watch")
+_READ_VERBS: Final = ("get", "list", "watch")
 _KINDS: Final = ("nodepools", "nodeclaims", "nodeoverlays")
 _GATES: Final = {
     "ReservedCapacity": "reservedCapacity",
@@ -43,9 +43,11 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
         **full["additionalLabels"],
     }
 
-    def made(api: str, kind: str, suffix: str = "", *, own: bool = True, **body: Any) -> JsonObject:
+    def manifest(
+        api: str, kind: str, suffix: str = "", *, namespaced: bool = True, **body: Any
+    ) -> JsonObject:
         metadata: JsonObject = {"name": f"{name}{suffix}", "labels": dict(labels)}
-        if own:
+        if namespaced:
             metadata["namespace"] = namespace
         if full["additionalAnnotations"]:
             metadata["annotations"] = dict(full["additionalAnnotations"])
@@ -53,13 +55,13 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
 
     account = full["serviceAccount"]
     account_name = account["name"] or (name if account["create"] else "default")
-    found: list[JsonObject] = []
+    manifests: list[JsonObject] = []
     if account["create"]:
-        one = made("v1", "ServiceAccount", automountServiceAccountToken=False)
-        one["metadata"] |= {"name": account_name}
+        service_account = manifest("v1", "ServiceAccount", automountServiceAccountToken=False)
+        service_account["metadata"] |= {"name": account_name}
         if account["annotations"]:
-            one["metadata"]["annotations"] = dict(account["annotations"])
-        found.append(one)
+            service_account["metadata"]["annotations"] = dict(account["annotations"])
+        manifests.append(service_account)
     subjects = [{"kind": "ServiceAccount", "name": account_name, "namespace": namespace}]
     for kind, suffix, rules in (
         ("ClusterRole", "", _class_rules()),
@@ -67,15 +69,17 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
         ("Role", "", _lease_rules()),
         ("Role", "-dns", [_rule("", ["services"], ("get",), "kube-dns")]),
     ):
-        own = kind == "Role"
-        found.append(made(f"{_RBAC}/v1", kind, suffix, own=own, rules=rules))
+        namespaced = kind == "Role"
+        manifests.append(manifest(f"{_RBAC}/v1", kind, suffix, namespaced=namespaced, rules=rules))
         role = {"apiGroup": _RBAC, "kind": kind, "name": f"{name}{suffix}"}
         bound = {"roleRef": role, "subjects": subjects}
-        found.append(made(f"{_RBAC}/v1", f"{kind}Binding", suffix, own=own, **bound))
+        manifests.append(
+            manifest(f"{_RBAC}/v1", f"{kind}Binding", suffix, namespaced=namespaced, **bound)
+        )
     budget = full["podDisruptionBudget"]
     limits = {"maxUnavailable": budget["maxUnavailable"], "selector": {"matchLabels": chosen}}
-    one = made("policy/v1", "PodDisruptionBudget", spec=limits)
-    one["metadata"]["name"] = budget["name"]
+    service_account = manifest("policy/v1", "PodDisruptionBudget", spec=limits)
+    service_account["metadata"]["name"] = budget["name"]
     port = {
         "name": "http-metrics",
         "port": full["controller"]["metrics"]["port"],
@@ -84,10 +88,10 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
     }
     service = {"type": "ClusterIP", "ports": [port], "selector": chosen}
     return [
-        *found,
-        one,
-        made("v1", "Service", spec=service),
-        made("apps/v1", "Deployment", spec=_deployment(full, chosen, account_name, name)),
+        *manifests,
+        service_account,
+        manifest("v1", "Service", spec=service),
+        manifest("apps/v1", "Deployment", spec=_deployment(full, chosen, account_name, name)),
     ]
 
 
@@ -130,8 +134,8 @@ def _deployment(full: JsonObject, chosen: Mapping[str, str], account: str, name:
         "nodeSelector": full["nodeSelector"],
         "affinity": _with_selectors(full["affinity"], chosen),
         "topologySpreadConstraints": [
-            {"labelSelector": {"matchLabels": dict(chosen)}, **one}
-            for one in full["topologySpreadConstraints"]
+            {"labelSelector": {"matchLabels": dict(chosen)}, **constraint}
+            for constraint in full["topologySpreadConstraints"]
         ],
         "tolerations": full["tolerations"],
     }
@@ -171,13 +175,13 @@ def _environment(full: JsonObject, name: str, *, metrics: int, health: int) -> l
         "INTERRUPTION_QUEUE": settings["interruptionQueue"],
         "RESERVED_ENIS": settings["reservedENIs"],
     }
-    shown = [{"name": key, "value": str(value)} for key, value in stated.items() if value != ""]
-    return [*shown, *full["controller"]["env"]]
+    variables = [{"name": key, "value": str(value)} for key, value in stated.items() if value != ""]
+    return [*variables, *full["controller"]["env"]]
 
 
 def _probe(path: str, delay_s: int) -> JsonObject:
-    asked = {"path": path, "port": "http"}
-    return {"initialDelaySeconds": delay_s, "timeoutSeconds": 30, "httpGet": asked}
+    request = {"path": path, "port": "http"}
+    return {"initialDelaySeconds": delay_s, "timeoutSeconds": 30, "httpGet": request}
 
 
 def _with_selectors(affinity: JsonObject, chosen: Mapping[str, str]) -> JsonObject:
@@ -196,25 +200,25 @@ def _rule(group: str, resources: list[str], verbs: tuple[str, ...], *names: str)
 def _class_rules() -> list[JsonObject]:
     group, kind = "karpenter.k8s.aws", "ec2nodeclasses"
     return [
-        _rule(group, [kind], _SEEN),
+        _rule(group, [kind], _READ_VERBS),
         _rule(group, [kind, f"{kind}/status"], ("patch", "update")),
     ]
 
 
 def _core_rules() -> list[JsonObject]:
-    own = "karpenter.sh"
+    api_group = "karpenter.sh"
     every = [name for kind in _KINDS for name in (kind, f"{kind}/status")]
     claims = ["nodeclaims", "nodeclaims/status"]
-    seen = ["pods", "nodes", "persistentvolumes", "persistentvolumeclaims"]
+    watched = ["pods", "nodes", "persistentvolumes", "persistentvolumeclaims"]
     changed = ["nodepools", "nodepools/status", "nodeoverlays/status"]
     return [
-        _rule(own, every, _SEEN),
-        _rule("", [*seen, "replicationcontrollers", "namespaces", "events"], _SEEN),
-        _rule("storage.k8s.io", ["storageclasses", "csinodes", "volumeattachments"], _SEEN),
-        _rule("apps", ["daemonsets", "deployments", "replicasets", "statefulsets"], _SEEN),
-        _rule("policy", ["poddisruptionbudgets"], _SEEN),
-        _rule(own, claims, ("create", "delete", "update", "patch")),
-        _rule(own, changed, ("update", "patch")),
+        _rule(api_group, every, _READ_VERBS),
+        _rule("", [*watched, "replicationcontrollers", "namespaces", "events"], _READ_VERBS),
+        _rule("storage.k8s.io", ["storageclasses", "csinodes", "volumeattachments"], _READ_VERBS),
+        _rule("apps", ["daemonsets", "deployments", "replicasets", "statefulsets"], _READ_VERBS),
+        _rule("policy", ["poddisruptionbudgets"], _READ_VERBS),
+        _rule(api_group, claims, ("create", "delete", "update", "patch")),
+        _rule(api_group, changed, ("update", "patch")),
         _rule("", ["events"], ("create", "patch")),
         _rule("", ["nodes"], ("patch", "delete", "update")),
         _rule("", ["pods/eviction"], ("create",)),

@@ -13,8 +13,8 @@ from slicewright.rehearsal.plugins.charts import crd_files
 from slicewright.rehearsal.plugins.charts.keda.values import VERSION, merged
 
 _RBAC: Final = "rbac.authorization.k8s.io"
-_SEEN: Final = ("get", "list", "watch")
-_CHANGED: Final = (*_SEEN, "patch", "update")
+_READ_VERBS: Final = ("get", "list", "watch")
+_CHANGED: Final = (*_READ_VERBS, "patch", "update")
 _ALL: Final = ("create", "delete", *_CHANGED)
 _METRICS_ACCOUNT: Final = "keda-metrics-server"
 _CERTIFICATES: Final = "/certs"
@@ -23,20 +23,20 @@ _CERTIFICATES: Final = "/certs"
 def render(values: Mapping[str, Any], release: str, namespace: str) -> list[JsonObject]:
     """The manifests, in no particular order. The values must have passed `check`."""
     full = merged(values)
-    made = _Made(full, release, namespace)
-    found = [*made.operator(), *made.metrics_server()]
+    builder = _Manifests(full, release, namespace)
+    manifests = [*builder.operator(), *builder.metrics_server()]
     if full["crds"]["install"]:
-        found += _crds()
+        manifests += _crds()
     if full["rbac"]["create"]:
-        found += made.rights()
-    return found
+        manifests += builder.rights()
+    return manifests
 
 
 def _crds() -> list[JsonObject]:
     return crd_files.read(Path(__file__).parent / "crds")
 
 
-class _Made:
+class _Manifests:
     def __init__(self, full: JsonObject, release: str, namespace: str) -> None:
         self._full = full
         self._release = release
@@ -85,7 +85,7 @@ class _Made:
             "readinessProbe": _probe("/readyz", 8081, delay_s=20, failures=3),
             "resources": full["resources"]["operator"],
             "securityContext": full["securityContext"]["operator"],
-            "volumeMounts": [_mounted()],
+            "volumeMounts": [_certificate_mount()],
         }
         ports = [{"name": "metricsservice", "port": 9666, "targetPort": 9666}]
         return [
@@ -170,7 +170,7 @@ class _Made:
             "readinessProbe": _probe("/readyz", 6443, delay_s=5, failures=3, scheme="HTTPS"),
             "resources": full["resources"]["metricServer"],
             "securityContext": full["securityContext"]["metricServer"],
-            "volumeMounts": [_mounted()],
+            "volumeMounts": [_certificate_mount()],
         }
 
     def rights(self) -> list[JsonObject]:
@@ -190,7 +190,7 @@ class _Made:
                 rules=_operator_rules(secrets=not restricted, custom=custom),
             ),
             self._binding("ClusterRole", operator, operator),
-            self._object(f"{_RBAC}/v1", "Role", operator, rules=_own_rules()),
+            self._object(f"{_RBAC}/v1", "Role", operator, rules=_operator_role_rules()),
             self._binding("Role", operator, operator),
             self._object(f"{_RBAC}/v1", "ClusterRole", _METRICS_ACCOUNT, rules=_server_rules()),
             self._binding("ClusterRole", _METRICS_ACCOUNT, _METRICS_ACCOUNT),
@@ -227,12 +227,12 @@ class _Made:
     def _binding(
         self, kind: str, name: str, account: str, *, role: str = "", namespace: str = ""
     ) -> JsonObject:
-        made = self._object(f"{_RBAC}/v1", f"{kind}Binding", name)
+        binding = self._object(f"{_RBAC}/v1", f"{kind}Binding", name)
         if namespace:
-            made["metadata"]["namespace"] = namespace
+            binding["metadata"]["namespace"] = namespace
         subject = {"kind": "ServiceAccount", "name": account, "namespace": self._namespace}
         return {
-            **made,
+            **binding,
             "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role or name},
             "subjects": [subject],
         }
@@ -296,7 +296,7 @@ class _Made:
         }
 
 
-def _mounted() -> JsonObject:
+def _certificate_mount() -> JsonObject:
     return {"mountPath": _CERTIFICATES, "name": "certificates", "readOnly": True}
 
 
@@ -322,36 +322,36 @@ def _rule(group: str, resources: list[str], verbs: tuple[str, ...]) -> JsonObjec
 
 def _operator_rules(*, secrets: bool, custom: bool) -> list[JsonObject]:
     scaled = ["scaledobjects", "scaledjobs"]
-    keda = [f"{one}{part}" for one in scaled for part in ("", "/finalizers", "/status")]
+    keda = [f"{resource}{part}" for resource in scaled for part in ("", "/finalizers", "/status")]
     keda += [
-        f"{one}{part}"
-        for one in ("triggerauthentications", "clustertriggerauthentications")
+        f"{resource}{part}"
+        for resource in ("triggerauthentications", "clustertriggerauthentications")
         for part in ("", "/status")
     ]
     events = ["cloudeventsources", "clustercloudeventsources"]
     scaled_kinds = ["deployments", "replicasets", "statefulsets"]
     read = ["configmaps", "configmaps/status", "external", "pods", "services"]
-    found = [
-        _rule("", [*read, "secrets"] if secrets else read, _SEEN),
+    rules = [
+        _rule("", [*read, "secrets"] if secrets else read, _READ_VERBS),
         _rule("", ["limitranges", "serviceaccounts"], ("list", "watch")),
         _rule("", ["events"], ("create", "patch")),
         _rule("events.k8s.io", ["events"], ("create", "patch")),
         _rule("apiregistration.k8s.io", ["apiservices"], _CHANGED),
         _rule("admissionregistration.k8s.io", ["validatingwebhookconfigurations"], _CHANGED),
-        _rule("apps", scaled_kinds, _SEEN),
-        _rule("apps", [f"{one}/scale" for one in scaled_kinds], _CHANGED),
+        _rule("apps", scaled_kinds, _READ_VERBS),
+        _rule("apps", [f"{resource}/scale" for resource in scaled_kinds], _CHANGED),
         _rule("autoscaling", ["horizontalpodautoscalers"], _ALL),
         _rule("batch", ["jobs"], _ALL),
-        _rule("discovery.k8s.io", ["endpointslices"], _SEEN),
+        _rule("discovery.k8s.io", ["endpointslices"], _READ_VERBS),
         _rule("keda.sh", keda, _CHANGED),
         _rule("eventing.keda.sh", [f"{e}{p}" for e in events for p in ("", "/status")], _CHANGED),
     ]
     if custom:
-        found += [_rule("*", ["*"], ("get",)), _rule("*", ["*/scale"], _CHANGED)]
-    return found
+        rules += [_rule("*", ["*"], ("get",)), _rule("*", ["*/scale"], _CHANGED)]
+    return rules
 
 
-def _own_rules() -> list[JsonObject]:
+def _operator_role_rules() -> list[JsonObject]:
     return [
         _rule("", ["secrets"], _ALL),
         _rule("coordination.k8s.io", ["leases"], _ALL),
@@ -360,6 +360,6 @@ def _own_rules() -> list[JsonObject]:
 
 def _server_rules() -> list[JsonObject]:
     return [
-        _rule("keda.sh", ["scaledobjects"], _SEEN),
+        _rule("keda.sh", ["scaledobjects"], _READ_VERBS),
         _rule("", ["events"], ("create", "patch")),
     ]

@@ -20,7 +20,7 @@ from slicewright.rehearsal.plugins.charts.prometheus_stack.values import (
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _GROUP: Final = "monitoring.coreos.com"
-_SEEN: Final = ["get", "list", "watch"]
+_READ_VERBS: Final = ["get", "list", "watch"]
 _LONGEST: Final = 26
 """The chart cuts its names, because the operator makes longer ones of them."""
 
@@ -40,10 +40,10 @@ def fullname(values: Mapping[str, Any], release: str) -> str:
 def render(values: Mapping[str, Any], release: str, namespace: str) -> list[JsonObject]:
     """The manifests, in no particular order. The values must have passed `check`."""
     full = merged(values)
-    return _Made(full, release, namespace).all()
+    return _Manifests(full, release, namespace).all()
 
 
-class _Made:
+class _Manifests:
     def __init__(self, full: JsonObject, release: str, namespace: str) -> None:
         self._full = full
         self._release = release
@@ -52,16 +52,18 @@ class _Made:
 
     def all(self) -> list[JsonObject]:
         full = self._full
-        found: list[JsonObject] = []
+        manifests: list[JsonObject] = []
         if full["prometheusOperator"]["enabled"]:
-            found += self._operator()
+            manifests += self._operator()
         if full["prometheus"]["enabled"]:
-            found += self._prometheus()
+            manifests += self._prometheus()
         if full["alertmanager"]["enabled"]:
-            found.append(self._alertmanager())
+            manifests.append(self._alertmanager())
         if full["kubeStateMetrics"]["enabled"]:
-            found.append(self._simulated("kube-state-metrics", full["kube-state-metrics"]))
-        return found
+            manifests.append(
+                self._simulated_deployment("kube-state-metrics", full["kube-state-metrics"])
+            )
+        return manifests
 
     def _operator(self) -> list[JsonObject]:
         full, name = self._full["prometheusOperator"], f"{self._name}-operator"
@@ -73,7 +75,7 @@ class _Made:
             "serviceAccountName": name,
             "automountServiceAccountToken": True,
             "securityContext": full["securityContext"],
-            **_placed(full),
+            **_placement(full),
             "containers": [
                 {
                     "name": "kube-prometheus-stack",
@@ -83,12 +85,12 @@ class _Made:
                     "ports": [{"containerPort": 8080, "name": "http"}],
                     "env": [{"name": "GOGC", "value": "30"}],
                     "resources": full["resources"],
-                    "securityContext": _restricted(),
+                    "securityContext": _restricted_context(),
                     "readinessProbe": _probe("/healthz", "http"),
                     "livenessProbe": _probe("/healthz", "http"),
                 }
             ],
-            **self._pulled(),
+            **self._pull_secrets(),
         }
         labels = {**self._labels("operator"), **chosen}
         return [
@@ -119,7 +121,7 @@ class _Made:
 
     def _operator_arguments(self, full: JsonObject) -> list[str]:
         reloader = self._image("quay.io", "prometheus-operator/prometheus-config-reloader")
-        found = [
+        arguments = [
             "--localhost=127.0.0.1",
             f"--prometheus-config-reloader={reloader}",
             "--config-reloader-cpu-request=0",
@@ -130,7 +132,7 @@ class _Made:
             "type!=kubernetes.io/service-account-token,type!=helm.sh/release.v1",
         ]
         if full["kubeletService"]["enabled"]:
-            found.insert(0, f"--kubelet-service=kube-system/{self._name}-kubelet")
+            arguments.insert(0, f"--kubelet-service=kube-system/{self._name}-kubelet")
         for flag, key in (
             ("prometheus-instance-namespaces", "prometheusInstanceNamespaces"),
             ("alertmanager-instance-namespaces", "alertmanagerInstanceNamespaces"),
@@ -138,8 +140,8 @@ class _Made:
             ("thanos-ruler-instance-namespaces", "thanosRulerInstanceNamespaces"),
         ):
             if full[key]:
-                found.append(f"--{flag}={','.join(full[key])}")
-        return found
+                arguments.append(f"--{flag}={','.join(full[key])}")
+        return arguments
 
     def _prometheus(self) -> list[JsonObject]:
         name = f"{self._name}-prometheus"
@@ -166,7 +168,7 @@ class _Made:
         ]
 
     def _prometheus_spec(self, name: str) -> JsonObject:
-        asked = self._full["prometheus"]["prometheusSpec"]
+        settings = self._full["prometheus"]["prometheusSpec"]
         spec: JsonObject = {
             "image": self._image("quay.io", "prometheus/prometheus", PROMETHEUS),
             "version": PROMETHEUS,
@@ -177,8 +179,8 @@ class _Made:
             "portName": "http-web",
             "hostNetwork": False,
             "serviceAccountName": name,
-            **_placed(asked),
-            **self._pulled(),
+            **_placement(settings),
+            **self._pull_secrets(),
         }
         for key in (
             "replicas",
@@ -190,7 +192,7 @@ class _Made:
             "resources",
             "securityContext",
         ):
-            spec[key] = asked[key]
+            spec[key] = settings[key]
         for key in (
             "scrapeInterval",
             "scrapeTimeout",
@@ -199,37 +201,40 @@ class _Made:
             "externalLabels",
             "arbitraryFSAccessThroughSMs",
         ):
-            if asked[key]:
-                spec[key] = asked[key]
-        if asked["storageSpec"]:
-            spec["storage"] = asked["storageSpec"]
+            if settings[key]:
+                spec[key] = settings[key]
+        if settings["storageSpec"]:
+            spec["storage"] = settings["storageSpec"]
         for kind in ("podMonitor", "serviceMonitor", "rule"):
-            spec[f"{kind}Selector"] = self._selector(asked, kind)
-            spec[f"{kind}NamespaceSelector"] = asked[f"{kind}NamespaceSelector"]
+            spec[f"{kind}Selector"] = self._selector(settings, kind)
+            spec[f"{kind}NamespaceSelector"] = settings[f"{kind}NamespaceSelector"]
         return spec
 
-    def _selector(self, asked: JsonObject, kind: str) -> JsonObject:
-        if asked[f"{kind}Selector"]:
-            return dict(asked[f"{kind}Selector"])
-        if asked[f"{kind}SelectorNilUsesHelmValues"]:
+    def _selector(self, settings: JsonObject, kind: str) -> JsonObject:
+        if settings[f"{kind}Selector"]:
+            return dict(settings[f"{kind}Selector"])
+        if settings[f"{kind}SelectorNilUsesHelmValues"]:
             return {"matchLabels": {"release": self._release}}
         return {}
 
     def _alertmanager(self) -> JsonObject:
-        asked, name = self._full["alertmanager"]["alertmanagerSpec"], f"{self._name}-alertmanager"
+        settings, name = (
+            self._full["alertmanager"]["alertmanagerSpec"],
+            f"{self._name}-alertmanager",
+        )
         spec: JsonObject = {
             "image": self._image("quay.io", "prometheus/alertmanager", "v0.28.1"),
             "version": "v0.28.1",
-            "replicas": asked["replicas"],
-            "resources": asked["resources"],
-            **_placed(asked),
-            **self._pulled(),
+            "replicas": settings["replicas"],
+            "resources": settings["resources"],
+            **_placement(settings),
+            **self._pull_secrets(),
         }
-        if asked["useExistingSecret"]:
-            spec["configSecret"] = asked["configSecret"]
+        if settings["useExistingSecret"]:
+            spec["configSecret"] = settings["configSecret"]
         return self._object(f"{_GROUP}/v1", "Alertmanager", name, "alertmanager", spec=spec)
 
-    def _simulated(self, part: str, asked: JsonObject) -> JsonObject:
+    def _simulated_deployment(self, part: str, settings: JsonObject) -> JsonObject:
         """A Deployment whose pods kwok simulates."""
         chosen = {"app.kubernetes.io/name": part, "app.kubernetes.io/instance": self._release}
         images = {
@@ -237,12 +242,12 @@ class _Made:
         }
         registry, repository = images[part]
         pod: JsonObject = {
-            **_placed(asked),
+            **_placement(settings),
             "containers": [
                 {
                     "name": part,
                     "image": self._image(registry, repository, "simulated"),
-                    "resources": asked["resources"],
+                    "resources": settings["resources"],
                 }
             ],
         }
@@ -296,16 +301,18 @@ class _Made:
     def _image(self, registry: str, repository: str, tag: str = APP_VERSION) -> str:
         return f"{self._full['global']['imageRegistry'] or registry}/{repository}:{tag}"
 
-    def _pulled(self) -> JsonObject:
+    def _pull_secrets(self) -> JsonObject:
         secrets = self._full["global"]["imagePullSecrets"]
         return {"imagePullSecrets": secrets} if secrets else {}
 
 
-def _placed(asked: JsonObject) -> JsonObject:
-    return {key: asked[key] for key in ("nodeSelector", "tolerations", "affinity") if asked[key]}
+def _placement(settings: JsonObject) -> JsonObject:
+    return {
+        key: settings[key] for key in ("nodeSelector", "tolerations", "affinity") if settings[key]
+    }
 
 
-def _restricted() -> JsonObject:
+def _restricted_context() -> JsonObject:
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -342,12 +349,12 @@ def _operator_rules() -> list[JsonObject]:
             ["services", "services/finalizers", "endpoints"],
             ["get", "create", "update", "delete"],
         ),
-        _rule("discovery.k8s.io", ["endpointslices"], [*_SEEN, "create", "update", "delete"]),
+        _rule("discovery.k8s.io", ["endpointslices"], [*_READ_VERBS, "create", "update", "delete"]),
         _rule("", ["nodes"], ["list", "watch"]),
-        _rule("", ["namespaces"], _SEEN),
+        _rule("", ["namespaces"], _READ_VERBS),
         _rule("", ["events"], ["patch", "create"]),
         _rule("events.k8s.io", ["events"], ["patch", "create"]),
-        _rule("networking.k8s.io", ["ingresses"], _SEEN),
+        _rule("networking.k8s.io", ["ingresses"], _READ_VERBS),
         _rule("storage.k8s.io", ["storageclasses"], ["get"]),
     ]
 
@@ -355,8 +362,8 @@ def _operator_rules() -> list[JsonObject]:
 def _prometheus_rules() -> list[JsonObject]:
     """Source: templates/prometheus/clusterrole.yaml."""
     return [
-        _rule("", ["nodes", "nodes/metrics", "services", "endpoints", "pods"], _SEEN),
-        _rule("discovery.k8s.io", ["endpointslices"], _SEEN),
-        _rule("networking.k8s.io", ["ingresses"], _SEEN),
+        _rule("", ["nodes", "nodes/metrics", "services", "endpoints", "pods"], _READ_VERBS),
+        _rule("discovery.k8s.io", ["endpointslices"], _READ_VERBS),
+        _rule("networking.k8s.io", ["ingresses"], _READ_VERBS),
         {"nonResourceURLs": ["/metrics", "/metrics/cadvisor"], "verbs": ["get"]},
     ]

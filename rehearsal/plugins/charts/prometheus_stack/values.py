@@ -148,7 +148,7 @@ def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         return problems
     full = merged(values)
     for path, why in _NOT_SIMULATED.items():
-        if _at(full, path):
+        if _value_at(full, path):
             problems.append((path, f"must be false in a rehearsal: {why}"))
     problems += [
         (f"{name}.enabled", "must be false: the rehearsal does not scrape it")
@@ -162,8 +162,8 @@ def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return problems
 
 
-def _at(full: JsonObject, path: str) -> Any:
-    found: Any = full
+def _value_at(full: JsonObject, path: str) -> Any:
+    value: Any = full
     for key in path.split("."):
-        found = found[key]
-    return found
+        value = value[key]
+    return value

@@ -14,21 +14,21 @@ from slicewright.rehearsal.plugins.engine.plugin import ProviderError
 
 def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
     """The resource's region, else the provider's."""
-    found = inputs.get("region") or session.settings.get("region")
-    if not found:
+    region = inputs.get("region") or session.settings.get("region")
+    if not region:
         raise ProviderError(
             "region: Missing region configuration; set aws:region, the provider's region, "
             "or the resource's region"
         )
-    return str(found)
+    return str(region)
 
 
 def call(
     session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any
 ) -> JsonObject:
     """The answer of an API call; arguments that are None are not sent."""
-    asked = {k: v for k, v in body.items() if v is not None}
-    return session.cloud.call(service, operation, {"region": region_of(session, inputs)}, asked)
+    arguments = {k: v for k, v in body.items() if v is not None}
+    return session.cloud.call(service, operation, {"region": region_of(session, inputs)}, arguments)
 
 
 def or_none(
@@ -56,7 +56,7 @@ def tag_map(tags: list[JsonObject] | None) -> dict[str, str]:
     return {t["Key"]: t["Value"] for t in tags or []}
 
 
-def specified(resource_type: str, inputs: Mapping[str, Any]) -> list[JsonObject] | None:
+def tag_specifications(resource_type: str, inputs: Mapping[str, Any]) -> list[JsonObject] | None:
     """TagSpecifications of an EC2 create call; None without tags."""
     return (
         [{"ResourceType": resource_type, "Tags": tag_list(inputs["tags"])}]

@@ -62,7 +62,7 @@ class AwsClient:
         from botocore import xform_name
         from botocore.exceptions import BotoCoreError, ClientError
 
-        client = self._of(service, (params or {})["region"])
+        client = self._client(service, (params or {})["region"])
         try:
             answer = getattr(client, xform_name(method))(**(body or {}))
         except ClientError as e:
@@ -73,7 +73,7 @@ class AwsClient:
             raise CloudError(code, type(e).__name__, str(e)) from e
         return {k: _plain(v) for k, v in answer.items() if k != "ResponseMetadata"}
 
-    def _of(self, service: str, region: str) -> Any:
+    def _client(self, service: str, region: str) -> Any:
         with self._lock:
             key = (service, region)
             if key not in self._clients:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicewright.kubeapi import JsonObject
-from slicewright.rehearsal.plugins.bridge.resources import Resource, Session, State, kept
+from slicewright.rehearsal.plugins.bridge.resources import Resource, Session, State, prior_values
 from slicewright.rehearsal.plugins.engine.properties import Properties
 from slicewright.rehearsal.plugins.providers.aws.calls import (
     region_of,
@@ -41,13 +41,21 @@ class Ec2Resource(Resource):
         inputs: Properties,
         *,
         tags: list[JsonObject],
-        seen: JsonObject,
+        read_inputs: JsonObject,
         outputs: JsonObject,
     ) -> State:
-        """seen: what may be an input, tags aside; outputs: what may not. tags: in EC2's form."""
-        found = tag_map(tags)
-        common = {"tags": found, "tagsAll": found, "region": region_of(session, inputs)}
+        """Returns the resource's state.
+
+        read_inputs: the fields that can be inputs, without tags. outputs: all other fields. tags:
+        in EC2's form.
+        """
+        all_tags = tag_map(tags)
+        common = {"tags": all_tags, "tagsAll": all_tags, "region": region_of(session, inputs)}
         return State(
-            {**seen, **seen_tags(found, inputs), **kept(inputs, *self.keeps_of_inputs)},
-            {**seen, **outputs, **common},
+            {
+                **read_inputs,
+                **seen_tags(all_tags, inputs),
+                **prior_values(inputs, *self.keeps_of_inputs),
+            },
+            {**read_inputs, **outputs, **common},
         )

@@ -15,8 +15,8 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
     not_simulated,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
 from slicewright.rehearsal.plugins.engine.properties import Properties
@@ -71,9 +71,9 @@ class AccessEntry(Resource):
         if entry is None:
             return None
         cluster = {"clusterName": entry["clusterName"]}
-        seen = from_api(_ENTRY, entry, inputs or None) | cluster
-        if "tags" not in seen:
-            seen |= seen_tags(entry["tags"], inputs)
+        read_inputs = from_api(_ENTRY, entry, inputs or None) | cluster
+        if "tags" not in read_inputs:
+            read_inputs |= seen_tags(entry["tags"], inputs)
         outputs = {
             **from_api(_ENTRY, entry, None),
             **cluster,
@@ -85,7 +85,7 @@ class AccessEntry(Resource):
             "tagsAll": entry["tags"],
             "region": region_of(session, inputs),
         }
-        return State({**seen, **kept(inputs, "region")}, outputs)
+        return State({**read_inputs, **prior_values(inputs, "region")}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
@@ -115,10 +115,10 @@ class AccessEntry(Resource):
 
 def _entry(session: Session, resource_id: str, inputs: Properties) -> JsonObject | None:
     cluster, _, principal = resource_id.partition(":")
-    found = or_none(
+    answer = or_none(
         session, inputs, "eks", "DescribeAccessEntry", clusterName=cluster, principalArn=principal
     )
-    return found["accessEntry"] if found else None
+    return answer["accessEntry"] if answer else None
 
 
 _SCOPE: Fields = {"type": Field(), "namespaces": Field(unordered=True)}
@@ -155,11 +155,11 @@ class AccessPolicyAssociation(Resource):
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         cluster, principal, policy = resource_id.split("#")
         names = {"clusterName": cluster, "principalArn": principal}
-        found = or_none(session, inputs, "eks", "ListAssociatedAccessPolicies", **names)
+        answer = or_none(session, inputs, "eks", "ListAssociatedAccessPolicies", **names)
         of_policy = [
-            one
-            for one in (found or {}).get("associatedAccessPolicies", [])
-            if one["policyArn"] == policy
+            associated
+            for associated in (answer or {}).get("associatedAccessPolicies", [])
+            if associated["policyArn"] == policy
         ]
         if not of_policy:
             return None
@@ -171,8 +171,8 @@ class AccessPolicyAssociation(Resource):
             "modifiedAt": association["modifiedAt"],
             "region": region_of(session, inputs),
         }
-        seen = from_api(_ASSOCIATION, association, inputs or None)
-        return State({**seen, **names, **kept(inputs, "region")}, outputs)
+        read_inputs = from_api(_ASSOCIATION, association, inputs or None)
+        return State({**read_inputs, **names, **prior_values(inputs, "region")}, outputs)
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         cluster, principal, policy = resource_id.split("#")

@@ -17,8 +17,8 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
     not_simulated,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.bridge.waiting import wait_until
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
@@ -58,7 +58,7 @@ _CLUSTER: Fields = {
     "deletionProtection": Field(default=False),
     "tags": Field(),
 }
-_OWN = (
+_EXTRA_FIELDS = (
     "name",
     "bootstrapSelfManagedAddons",
     "enabledClusterLogTypes",
@@ -114,7 +114,7 @@ class Cluster(Resource):
         return {"bootstrapSelfManagedAddons": True}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        return not_simulated(inputs, {*_CLUSTER, *_OWN})
+        return not_simulated(inputs, {*_CLUSTER, *_EXTRA_FIELDS})
 
     def replaced_by(self, old: Properties, new: Properties) -> Sequence[str]:
         """EKS can encrypt the secrets of a living cluster, and not stop doing it."""
@@ -123,7 +123,7 @@ class Cluster(Resource):
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
         name = str(inputs["name"])
-        body = to_api(_CLUSTER, {k: v for k, v in inputs.items() if k not in _OWN})
+        body = to_api(_CLUSTER, {k: v for k, v in inputs.items() if k not in _EXTRA_FIELDS})
         if inputs.get("enabledClusterLogTypes"):
             body["logging"] = {
                 "clusterLogging": [{"types": inputs["enabledClusterLogTypes"], "enabled": True}]
@@ -158,13 +158,15 @@ class Cluster(Resource):
         cluster = _cluster(session, inputs, resource_id)
         if cluster is None:
             return None
-        cluster = _with_the_unreturned(cluster, inputs)
+        cluster = _with_unreturned_fields(cluster, inputs)
         imported = not inputs
-        seen = from_api(_CLUSTER, cluster, None if imported else inputs) | {"name": cluster["name"]}
-        if "tags" not in seen:
-            seen |= seen_tags(cluster.get("tags", {}), inputs)
-        if "upgradePolicy" in inputs and "upgradePolicy" not in seen:
-            seen["upgradePolicy"] = inputs["upgradePolicy"]
+        read_inputs = from_api(_CLUSTER, cluster, None if imported else inputs) | {
+            "name": cluster["name"]
+        }
+        if "tags" not in read_inputs:
+            read_inputs |= seen_tags(cluster.get("tags", {}), inputs)
+        if "upgradePolicy" in inputs and "upgradePolicy" not in read_inputs:
+            read_inputs["upgradePolicy"] = inputs["upgradePolicy"]
         logs = [
             t
             for group in cluster["logging"]["clusterLogging"]
@@ -172,10 +174,10 @@ class Cluster(Resource):
             for t in group["types"]
         ]
         if logs or "enabledClusterLogTypes" in inputs:
-            seen["enabledClusterLogTypes"] = sorted(logs)
+            read_inputs["enabledClusterLogTypes"] = sorted(logs)
         state = {
-            **seen,
-            **kept(inputs, "region", "bootstrapSelfManagedAddons", "defaultAddonsToRemove"),
+            **read_inputs,
+            **prior_values(inputs, "region", "bootstrapSelfManagedAddons", "defaultAddonsToRemove"),
         }
         return State(state, _outputs(cluster, region_of(session, inputs)))
 
@@ -183,17 +185,17 @@ class Cluster(Resource):
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> Sequence[str]:
         def config(**body: JsonObject | bool) -> None:
-            made = call(session, new, "eks", "UpdateClusterConfig", name=resource_id, **body)
-            _finish(session, new, resource_id, made["update"])
+            answer = call(session, new, "eks", "UpdateClusterConfig", name=resource_id, **body)
+            _finish(session, new, resource_id, answer["update"])
 
         # In the order of the official provider, which waits for each update: EKS makes one at a
         # time.
         if old.get("version") != new.get("version") and "version" in new:
             version = new["version"]
-            made = call(
+            answer = call(
                 session, new, "eks", "UpdateClusterVersion", name=resource_id, version=version
             )
-            _finish(session, new, resource_id, made["update"])
+            _finish(session, new, resource_id, answer["update"])
         mode = (new.get("accessConfig") or {}).get("authenticationMode")
         if mode is not None and mode != (old.get("accessConfig") or {}).get("authenticationMode"):
             config(accessConfig={"authenticationMode": mode})
@@ -201,7 +203,7 @@ class Cluster(Resource):
             encryption = [
                 to_api(_CLUSTER, {"encryptionConfig": new["encryptionConfig"]})["encryptionConfig"]
             ]
-            made = call(
+            answer = call(
                 session,
                 new,
                 "eks",
@@ -209,7 +211,7 @@ class Cluster(Resource):
                 clusterName=resource_id,
                 encryptionConfig=encryption,
             )
-            _finish(session, new, resource_id, made["update"])
+            _finish(session, new, resource_id, answer["update"])
         logs = (old.get("enabledClusterLogTypes") or [], new.get("enabledClusterLogTypes") or [])
         if sorted(logs[0]) != sorted(logs[1]):
             config(logging=_logging(*logs))
@@ -244,8 +246,8 @@ class Cluster(Resource):
 
 
 def _cluster(session: Session, inputs: Properties, name: str) -> JsonObject | None:
-    found = or_none(session, inputs, "eks", "DescribeCluster", name=name)
-    return found["cluster"] if found else None
+    answer = or_none(session, inputs, "eks", "DescribeCluster", name=name)
+    return answer["cluster"] if answer else None
 
 
 def _settled(session: Session, inputs: Properties, name: str) -> JsonObject | None:
@@ -255,18 +257,22 @@ def _settled(session: Session, inputs: Properties, name: str) -> JsonObject | No
     return cluster if cluster["status"] not in ("CREATING", "PENDING", "UPDATING") else None
 
 
-def _with_the_unreturned(cluster: JsonObject, inputs: Properties) -> JsonObject:
+def _with_unreturned_fields(cluster: JsonObject, inputs: Properties) -> JsonObject:
     """The cluster with what EKS does not tell: the official provider shows what was asked for.
 
     Source: aws/containers-roadmap #185.
     """
     access = cluster.get("accessConfig") or {}
-    asked = (inputs.get("accessConfig") or {}).get("bootstrapClusterCreatorAdminPermissions", True)
-    shown = {"accessConfig": {**access, "bootstrapClusterCreatorAdminPermissions": asked}}
+    admin_permissions = (inputs.get("accessConfig") or {}).get(
+        "bootstrapClusterCreatorAdminPermissions", True
+    )
+    completed = {
+        "accessConfig": {**access, "bootstrapClusterCreatorAdminPermissions": admin_permissions}
+    }
     encryption = cluster.get("encryptionConfig")
     return {
         **cluster,
-        **(shown if access else {}),
+        **(completed if access else {}),
         **({"encryptionConfig": encryption[0]} if encryption else {}),
     }
 
@@ -276,17 +282,17 @@ def _vpc_part(old: Properties, new: Properties, names: Sequence[str]) -> JsonObj
     before, after = old.get("vpcConfig") or {}, new.get("vpcConfig") or {}
 
     def value(config: Mapping[str, Any], name: str) -> Any:
-        found = config.get(name)
-        if isinstance(found, list):
-            return sorted(found)
-        return found if found is not None else {"endpointPublicAccess": True}.get(name, False)
+        member = config.get(name)
+        if isinstance(member, list):
+            return sorted(member)
+        return member if member is not None else {"endpointPublicAccess": True}.get(name, False)
 
     if all(value(before, name) == value(after, name) for name in names):
         return None
-    wanted = {k: after[k] for k in names if k in after}
+    requested = {k: after[k] for k in names if k in after}
     if names is _ENDPOINT:
-        wanted |= {k: value(after, k) for k in ("endpointPrivateAccess", "endpointPublicAccess")}
-    return wanted
+        requested |= {k: value(after, k) for k in ("endpointPrivateAccess", "endpointPublicAccess")}
+    return requested
 
 
 def _finish(session: Session, inputs: Properties, name: str, update: JsonObject) -> None:
@@ -294,8 +300,8 @@ def _finish(session: Session, inputs: Properties, name: str, update: JsonObject)
 
     def poll() -> JsonObject | None:
         answer = call(session, inputs, "eks", "DescribeUpdate", name=name, updateId=update["id"])
-        found: JsonObject = answer["update"]
-        return found if found["status"] != "InProgress" else None
+        eks_update: JsonObject = answer["update"]
+        return eks_update if eks_update["status"] != "InProgress" else None
 
     done = wait_until(session, f"EKS Cluster ({name}) update {update['id']}", poll)
     if done["status"] != "Successful":
@@ -319,12 +325,12 @@ def _logging(old: list[str], new: list[str]) -> JsonObject:
 
 
 def _outputs(cluster: JsonObject, region: str) -> Properties:
-    """cluster: as `_with_the_unreturned` gives it."""
-    shown = from_api(_CLUSTER, cluster, None)
+    """cluster: as `_with_unreturned_fields` gives it."""
+    outputs = from_api(_CLUSTER, cluster, None)
     network = cluster["resourcesVpcConfig"]
     authority = cluster.get("certificateAuthority") or {"data": ""}
     return {
-        **shown,
+        **outputs,
         "name": cluster["name"],
         "arn": cluster["arn"],
         "clusterId": "",
@@ -336,7 +342,7 @@ def _outputs(cluster: JsonObject, region: str) -> Properties:
         "platformVersion": cluster["platformVersion"],
         "createdAt": cluster["createdAt"],
         "vpcConfig": {
-            **shown["vpcConfig"],
+            **outputs["vpcConfig"],
             "vpcId": network["vpcId"],
             "clusterSecurityGroupId": network["clusterSecurityGroupId"],
         },
@@ -413,16 +419,19 @@ class Addon(Resource):
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         cluster, _, name = resource_id.partition(":")
-        found = or_none(
+        answer = or_none(
             session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name
         )
-        if found is None:
+        if answer is None:
             return None
-        addon = found["addon"]
-        seen = from_api(_ADDON, addon, inputs or None) | {"addonName": name, "clusterName": cluster}
+        addon = answer["addon"]
+        read_inputs = from_api(_ADDON, addon, inputs or None) | {
+            "addonName": name,
+            "clusterName": cluster,
+        }
         identities = _identities(session, inputs, addon)
         if identities or inputs.get("podIdentityAssociations") is not None:
-            seen["podIdentityAssociations"] = identities
+            read_inputs["podIdentityAssociations"] = identities
         outputs = {
             **from_api(_ADDON, addon, None),
             "addonName": name,
@@ -437,8 +446,8 @@ class Addon(Resource):
         }
         return State(
             {
-                **seen,
-                **kept(inputs, *(k for k in _ADDON_OWN if k not in seen)),
+                **read_inputs,
+                **prior_values(inputs, *(k for k in _ADDON_OWN if k not in read_inputs)),
             },
             outputs,
         )
@@ -453,7 +462,7 @@ class Addon(Resource):
             changed[identities] = new.get(identities) or []
         if changed:
             conflicts = new.get("resolveConflictsOnUpdate")
-            made = call(
+            answer = call(
                 session,
                 new,
                 "eks",
@@ -463,11 +472,13 @@ class Addon(Resource):
                 resolveConflicts=conflicts,
                 **changed,
             )
-            update = {"name": cluster, "addonName": name, "updateId": made["update"]["id"]}
+            update = {"name": cluster, "addonName": name, "updateId": answer["update"]["id"]}
 
             def done() -> JsonObject | None:
-                found: JsonObject = call(session, new, "eks", "DescribeUpdate", **update)["update"]
-                return found if found["status"] != "InProgress" else None
+                eks_update: JsonObject = call(session, new, "eks", "DescribeUpdate", **update)[
+                    "update"
+                ]
+                return eks_update if eks_update["status"] != "InProgress" else None
 
             wait_until(session, f"EKS Add-On ({cluster}:{name}) update", done)
         addon = call(session, new, "eks", "DescribeAddon", clusterName=cluster, addonName=name)[
@@ -489,19 +500,19 @@ class Addon(Resource):
         )
 
         def gone() -> bool | None:
-            found = or_none(
+            answer = or_none(
                 session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name
             )
-            return None if found else True
+            return None if answer else True
 
         wait_until(session, f"EKS Add-On ({cluster}:{name}) delete", gone)
 
 
 def _identities(session: Session, inputs: Properties, addon: JsonObject) -> list[JsonObject]:
     """The add-on's pod identity associations, of which it tells the ARNs only."""
-    found = []
+    identities = []
     for arn in addon.get("podIdentityAssociations", []):
-        one = call(
+        answer = call(
             session,
             inputs,
             "eks",
@@ -509,5 +520,7 @@ def _identities(session: Session, inputs: Properties, addon: JsonObject) -> list
             clusterName=addon["clusterName"],
             associationId=arn.rpartition("/")[2],
         )["association"]
-        found.append({"roleArn": one["roleArn"], "serviceAccount": one["serviceAccount"]})
-    return found
+        identities.append(
+            {"roleArn": answer["roleArn"], "serviceAccount": answer["serviceAccount"]}
+        )
+    return identities

@@ -96,10 +96,10 @@ def _node_group(session: Session, args: Properties) -> Properties:
 
 def _subnet(session: Session, args: Properties) -> Properties:
     """By its id. An error where it does not exist, as of the official one."""
-    asked = {"SubnetIds": [args["id"]]} if args.get("id") else {}
-    if not asked or set(args) - {"id", "region"}:
+    ids = {"SubnetIds": [args["id"]]} if args.get("id") else {}
+    if not ids or set(args) - {"id", "region"}:
         raise ProviderError("getSubnet: the rehearsal simulates looking a subnet up by id only")
-    subnet = call(session, args, "ec2", "DescribeSubnets", **asked)["Subnets"][0]
+    subnet = call(session, args, "ec2", "DescribeSubnets", **ids)["Subnets"][0]
     return {
         "id": subnet["SubnetId"],
         "arn": subnet["SubnetArn"],

@@ -16,8 +16,8 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
     not_simulated,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
 from slicewright.rehearsal.plugins.engine.properties import Properties
@@ -84,28 +84,31 @@ class Role(Resource):
         return CreateResult(str(name))
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        found = or_none(session, inputs, "iam", "GetRole", RoleName=resource_id)
-        if found is None:
+        answer = or_none(session, inputs, "iam", "GetRole", RoleName=resource_id)
+        if answer is None:
             return None
-        role = found["Role"]
+        role = answer["Role"]
         tags = tag_map(role["Tags"])
-        trust, asked = json.dumps(role["AssumeRolePolicyDocument"]), inputs.get("assumeRolePolicy")
+        trust, prior_trust = (
+            json.dumps(role["AssumeRolePolicyDocument"]),
+            inputs.get("assumeRolePolicy"),
+        )
         # Texts of the same policy may differ in form.
-        if asked is not None and _normal(asked) == _normal(trust):
-            trust = asked
-        seen = {
+        if prior_trust is not None and _normal(prior_trust) == _normal(trust):
+            trust = prior_trust
+        read_inputs = {
             "assumeRolePolicy": trust,
             "path": role["Path"],
             "maxSessionDuration": role["MaxSessionDuration"],
         }
         if role.get("Description") or "description" in inputs:
-            seen["description"] = role.get("Description", "")
+            read_inputs["description"] = role.get("Description", "")
         if boundary := role.get("PermissionsBoundary"):
-            seen["permissionsBoundary"] = boundary["PermissionsBoundaryArn"]
+            read_inputs["permissionsBoundary"] = boundary["PermissionsBoundaryArn"]
         if "namePrefix" not in inputs:
-            seen["name"] = role["RoleName"]
+            read_inputs["name"] = role["RoleName"]
         outputs = {
-            **seen,
+            **read_inputs,
             "name": role["RoleName"],
             "arn": role["Arn"],
             "uniqueId": role["RoleId"],
@@ -116,9 +119,9 @@ class Role(Resource):
         }
         return State(
             {
-                **seen,
+                **read_inputs,
                 **seen_tags(tags, inputs),
-                **kept(inputs, "namePrefix", "forceDetachPolicies"),
+                **prior_values(inputs, "namePrefix", "forceDetachPolicies"),
             },
             outputs,
         )
@@ -157,10 +160,10 @@ class Role(Resource):
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         if inputs.get("forceDetachPolicies"):
-            found = or_none(
+            answer = or_none(
                 session, inputs, "iam", "ListAttachedRolePolicies", RoleName=resource_id
             ) or {"AttachedPolicies": []}
-            for policy in found["AttachedPolicies"]:
+            for policy in answer["AttachedPolicies"]:
                 call(
                     session,
                     inputs,
@@ -211,11 +214,11 @@ class RolePolicyAttachment(Resource):
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         role, _, policy = resource_id.partition("/")
-        found = or_none(session, inputs, "iam", "ListAttachedRolePolicies", RoleName=role)
-        if found is None or not any(p["PolicyArn"] == policy for p in found["AttachedPolicies"]):
+        answer = or_none(session, inputs, "iam", "ListAttachedRolePolicies", RoleName=role)
+        if answer is None or not any(p["PolicyArn"] == policy for p in answer["AttachedPolicies"]):
             return None
-        seen = {"role": inputs.get("role", role), "policyArn": policy}
-        return State(seen, dict(seen))
+        read_inputs = {"role": inputs.get("role", role), "policyArn": policy}
+        return State(read_inputs, dict(read_inputs))
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         role, _, policy = resource_id.partition("/")
@@ -246,15 +249,15 @@ class RolePolicy(Resource):
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         role, _, name = resource_id.partition(":")
-        found = or_none(session, inputs, "iam", "GetRolePolicy", RoleName=role, PolicyName=name)
-        if found is None:
+        answer = or_none(session, inputs, "iam", "GetRolePolicy", RoleName=role, PolicyName=name)
+        if answer is None:
             return None
-        policy, asked = json.dumps(found["PolicyDocument"]), inputs.get("policy")
+        policy, prior_policy = json.dumps(answer["PolicyDocument"]), inputs.get("policy")
         # Texts of the same policy may differ in form.
-        if asked is not None and _normal(asked) == _normal(policy):
-            policy = asked
-        seen = {"role": inputs.get("role", role), "name": name, "policy": policy}
-        return State(seen, dict(seen))
+        if prior_policy is not None and _normal(prior_policy) == _normal(policy):
+            policy = prior_policy
+        read_inputs = {"role": inputs.get("role", role), "name": name, "policy": policy}
+        return State(read_inputs, dict(read_inputs))
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties

@@ -26,9 +26,9 @@ from slicewright.rehearsal.plugins.providers.aws.calls import (
     capital,
     or_none,
     region_of,
-    specified,
     tag_list,
     tag_map,
+    tag_specifications,
 )
 from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 
@@ -100,7 +100,7 @@ _DATA: Fields = {
 }
 # Strings in Pulumi ("true"), booleans in the API.
 _TEXT_BOOLEANS = ("deleteOnTermination", "encrypted", "associatePublicIpAddress", "ebsOptimized")
-_OWN = (
+_EXTRA_FIELDS = (
     "name",
     "namePrefix",
     "description",
@@ -125,13 +125,13 @@ class LaunchTemplate(Ec2Resource):
     }
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        failures = not_simulated(inputs, {*_DATA, *_OWN})
+        failures = not_simulated(inputs, {*_DATA, *_EXTRA_FIELDS})
         if "defaultVersion" in inputs and "updateDefaultVersion" in inputs:
             failures.append(CheckFailure("updateDefaultVersion", "conflicts with defaultVersion"))
         return failures
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        made = call(
+        created = call(
             session,
             inputs,
             "ec2",
@@ -140,17 +140,17 @@ class LaunchTemplate(Ec2Resource):
             or f"{inputs['namePrefix']}{secrets.token_hex(8)}",
             VersionDescription=inputs.get("description"),
             LaunchTemplateData=_data(inputs),
-            TagSpecifications=specified("launch-template", inputs),
+            TagSpecifications=tag_specifications("launch-template", inputs),
         )
-        return CreateResult(made["LaunchTemplate"]["LaunchTemplateId"])
+        return CreateResult(created["LaunchTemplate"]["LaunchTemplateId"])
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        found = or_none(
+        answer = or_none(
             session, inputs, "ec2", "DescribeLaunchTemplates", LaunchTemplateIds=[resource_id]
         )
-        if found is None:
+        if answer is None:
             return None
-        template = found["LaunchTemplates"][0]
+        template = answer["LaunchTemplates"][0]
         versions = call(
             session,
             inputs,
@@ -161,19 +161,19 @@ class LaunchTemplate(Ec2Resource):
         )
         latest = versions["LaunchTemplateVersions"][0]
         data = _texts(latest["LaunchTemplateData"])
-        seen = from_api(_DATA, data, inputs or None)
+        read_inputs = from_api(_DATA, data, inputs or None)
         specifications = [
             {"resourceType": s["ResourceType"], "tags": tag_map(s.get("Tags"))}
             for s in data.get("TagSpecifications", [])
         ]
         if specifications:
-            seen["tagSpecifications"] = specifications
+            read_inputs["tagSpecifications"] = specifications
         if latest["VersionDescription"]:
-            seen["description"] = latest["VersionDescription"]
+            read_inputs["description"] = latest["VersionDescription"]
         if "namePrefix" not in inputs:
-            seen["name"] = template["LaunchTemplateName"]
+            read_inputs["name"] = template["LaunchTemplateName"]
         if "defaultVersion" in inputs:
-            seen["defaultVersion"] = template["DefaultVersionNumber"]
+            read_inputs["defaultVersion"] = template["DefaultVersionNumber"]
         region = region_of(session, inputs)
         outputs = {
             **from_api(_DATA, data, None),
@@ -182,12 +182,14 @@ class LaunchTemplate(Ec2Resource):
             "defaultVersion": template["DefaultVersionNumber"],
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:launch-template/{resource_id}",
         }
-        return self.state(session, inputs, tags=template["Tags"], seen=seen, outputs=outputs)
+        return self.state(
+            session, inputs, tags=template["Tags"], read_inputs=read_inputs, outputs=outputs
+        )
 
     def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         version = None
         if _data(old) != _data(new) or old.get("description") != new.get("description"):
-            made = call(
+            created = call(
                 session,
                 new,
                 "ec2",
@@ -196,7 +198,7 @@ class LaunchTemplate(Ec2Resource):
                 LaunchTemplateData=_data(new),
                 VersionDescription=new.get("description"),
             )
-            version = made["LaunchTemplateVersion"]["VersionNumber"]
+            version = created["LaunchTemplateVersion"]["VersionNumber"]
         default = new.get("defaultVersion") or (
             version if new.get("updateDefaultVersion") else None
         )

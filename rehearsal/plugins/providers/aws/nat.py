@@ -19,7 +19,12 @@ from slicewright.rehearsal.plugins.bridge.resources import (
 from slicewright.rehearsal.plugins.bridge.waiting import wait_until
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
 from slicewright.rehearsal.plugins.engine.properties import Properties
-from slicewright.rehearsal.plugins.providers.aws.calls import call, or_none, region_of, specified
+from slicewright.rehearsal.plugins.providers.aws.calls import (
+    call,
+    or_none,
+    region_of,
+    tag_specifications,
+)
 from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 
 
@@ -32,21 +37,21 @@ class Eip(Ec2Resource):
         return not_simulated(inputs, ("domain", "tags", "region"))
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        made = call(
+        created = call(
             session,
             inputs,
             "ec2",
             "AllocateAddress",
             Domain=inputs.get("domain"),
-            TagSpecifications=specified("elastic-ip", inputs),
+            TagSpecifications=tag_specifications("elastic-ip", inputs),
         )
-        return CreateResult(str(made["AllocationId"]))
+        return CreateResult(str(created["AllocationId"]))
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         address = _address(session, resource_id, inputs)
         if address is None:
             return None
-        seen = {"domain": address["Domain"]}
+        read_inputs = {"domain": address["Domain"]}
         region = region_of(session, inputs)
         outputs = {
             "allocationId": resource_id,
@@ -57,15 +62,17 @@ class Eip(Ec2Resource):
             "associationId": address.get("AssociationId", ""),
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:elastic-ip/{resource_id}",
         }
-        return self.state(session, inputs, tags=address["Tags"], seen=seen, outputs=outputs)
+        return self.state(
+            session, inputs, tags=address["Tags"], read_inputs=read_inputs, outputs=outputs
+        )
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         or_none(session, inputs, "ec2", "ReleaseAddress", AllocationId=resource_id)
 
 
 def _address(session: Session, identity: str, inputs: Properties) -> JsonObject | None:
-    found = or_none(session, inputs, "ec2", "DescribeAddresses", AllocationIds=[identity])
-    return found["Addresses"][0] if found else None
+    answer = or_none(session, inputs, "ec2", "DescribeAddresses", AllocationIds=[identity])
+    return answer["Addresses"][0] if answer else None
 
 
 class NatGateway(Ec2Resource):
@@ -82,7 +89,7 @@ class NatGateway(Ec2Resource):
         )
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        made = call(
+        created = call(
             session,
             inputs,
             "ec2",
@@ -90,14 +97,14 @@ class NatGateway(Ec2Resource):
             AllocationId=inputs.get("allocationId"),
             ConnectivityType=inputs.get("connectivityType"),
             SubnetId=inputs["subnetId"],
-            TagSpecifications=specified("natgateway", inputs),
+            TagSpecifications=tag_specifications("natgateway", inputs),
         )
-        identity = str(made["NatGateway"]["NatGatewayId"])
+        identity = str(created["NatGateway"]["NatGatewayId"])
         session.show_status("waiting for the NAT gateway to become available")
 
         def settled() -> JsonObject | None:
-            found = _gateway(session, identity, inputs)
-            return found if found and found["State"] != "pending" else None
+            gateway = _gateway(session, identity, inputs)
+            return gateway if gateway and gateway["State"] != "pending" else None
 
         gateway = wait_until(session, f"EC2 NAT Gateway ({identity}) create", settled)
         if gateway["State"] != "available":
@@ -116,7 +123,7 @@ class NatGateway(Ec2Resource):
         if gateway is None or gateway["State"] == "deleted":
             return None
         (address,) = gateway["NatGatewayAddresses"]
-        seen = {
+        read_inputs = {
             "allocationId": address["AllocationId"],
             "connectivityType": gateway["ConnectivityType"],
             "subnetId": gateway["SubnetId"],
@@ -127,19 +134,21 @@ class NatGateway(Ec2Resource):
             "publicIp": address.get("PublicIp", ""),
             "vpcId": gateway["VpcId"],
         }
-        return self.state(session, inputs, tags=gateway["Tags"], seen=seen, outputs=outputs)
+        return self.state(
+            session, inputs, tags=gateway["Tags"], read_inputs=read_inputs, outputs=outputs
+        )
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         or_none(session, inputs, "ec2", "DeleteNatGateway", NatGatewayId=resource_id)
         session.show_status("waiting for the NAT gateway to be deleted")
 
         def gone() -> bool | None:
-            found = _gateway(session, resource_id, inputs)
-            return True if found is None or found["State"] == "deleted" else None
+            gateway = _gateway(session, resource_id, inputs)
+            return True if gateway is None or gateway["State"] == "deleted" else None
 
         wait_until(session, f"EC2 NAT Gateway ({resource_id}) delete", gone)
 
 
 def _gateway(session: Session, identity: str, inputs: Properties) -> JsonObject | None:
-    found = or_none(session, inputs, "ec2", "DescribeNatGateways", NatGatewayIds=[identity])
-    return found["NatGateways"][0] if found else None
+    answer = or_none(session, inputs, "ec2", "DescribeNatGateways", NatGatewayIds=[identity])
+    return answer["NatGateways"][0] if answer else None

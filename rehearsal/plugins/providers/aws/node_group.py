@@ -18,10 +18,10 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
-    known,
+    is_known,
     members,
     not_simulated,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.bridge.waiting import wait_until
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
@@ -75,7 +75,13 @@ _GROUP: Fields = {
     "releaseVersion": Field(computed=True),
     "tags": Field(),
 }
-_OWN = ("clusterName", "nodeGroupName", "nodeGroupNamePrefix", "forceUpdateVersion", "region")
+_EXTRA_FIELDS = (
+    "clusterName",
+    "nodeGroupName",
+    "nodeGroupNamePrefix",
+    "forceUpdateVersion",
+    "region",
+)
 _EFFECTS = ("NO_SCHEDULE", "NO_EXECUTE", "PREFER_NO_SCHEDULE")
 
 
@@ -114,11 +120,11 @@ class NodeGroup(Resource):
     default_timeout_s = 3600.0
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        failures = not_simulated(inputs, {*_GROUP, *_OWN})
+        failures = not_simulated(inputs, {*_GROUP, *_EXTRA_FIELDS})
         scaling = inputs.get("scalingConfig")
         if isinstance(scaling, dict):
             for name, least in (("maxSize", 1), ("minSize", 0), ("desiredSize", 0)):
-                if known(scaling.get(name)) and int(scaling[name]) < least:
+                if is_known(scaling.get(name)) and int(scaling[name]) < least:
                     failures.append(
                         CheckFailure(
                             f"scalingConfig.{name}",
@@ -127,7 +133,7 @@ class NodeGroup(Resource):
                     )
         for index, taint in enumerate(members(inputs.get("taints"))):
             effect = taint.get("effect") if isinstance(taint, dict) else None
-            if known(effect) and effect not in _EFFECTS:
+            if is_known(effect) and effect not in _EFFECTS:
                 failures.append(
                     CheckFailure(
                         f"taints[{index}].effect",
@@ -145,7 +151,7 @@ class NodeGroup(Resource):
         name = str(
             inputs.get("nodeGroupName") or f"{inputs['nodeGroupNamePrefix']}{secrets.token_hex(8)}"
         )
-        body = to_api(_GROUP, {k: v for k, v in inputs.items() if k not in _OWN})
+        body = to_api(_GROUP, {k: v for k, v in inputs.items() if k not in _EXTRA_FIELDS})
         call(
             session,
             inputs,
@@ -163,7 +169,7 @@ class NodeGroup(Resource):
         )
         resource_id = f"{cluster}:{name}"
         if group["status"] != "ACTIVE":
-            return CreateResult(resource_id, [_unexpected(resource_id, "create", group)])
+            return CreateResult(resource_id, [_failure_text(resource_id, "create", group)])
         return CreateResult(resource_id)
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
@@ -171,13 +177,16 @@ class NodeGroup(Resource):
         group = _group(session, inputs, cluster, name)
         if group is None:
             return None
-        asked = inputs or None
-        shown = {**group, "taints": _in_order(group.get("taints", []), inputs.get("taints") or [])}
-        seen = from_api(_GROUP, shown, asked) | {"clusterName": cluster}
+        prior = inputs or None
+        ordered = {
+            **group,
+            "taints": _in_order(group.get("taints", []), inputs.get("taints") or []),
+        }
+        read_inputs = from_api(_GROUP, ordered, prior) | {"clusterName": cluster}
         if "nodeGroupNamePrefix" not in inputs:
-            seen["nodeGroupName"] = name
-        if "tags" not in seen:
-            seen |= seen_tags(group.get("tags", {}), inputs)
+            read_inputs["nodeGroupName"] = name
+        if "tags" not in read_inputs:
+            read_inputs |= seen_tags(group.get("tags", {}), inputs)
         outputs = {
             **from_api(_GROUP, group, None),
             "clusterName": cluster,
@@ -197,7 +206,11 @@ class NodeGroup(Resource):
             "region": region_of(session, inputs),
         }
         return State(
-            {**seen, **kept(inputs, "nodeGroupNamePrefix", "forceUpdateVersion", "region")}, outputs
+            {
+                **read_inputs,
+                **prior_values(inputs, "nodeGroupNamePrefix", "forceUpdateVersion", "region"),
+            },
+            outputs,
         )
 
     def update(
@@ -229,7 +242,7 @@ class NodeGroup(Resource):
             if not reasons and group["status"] in ("CREATE_FAILED", "DEGRADED", "DELETE_FAILED"):
                 # An update does not repair a failed group, and must not report success.
                 reasons.append(
-                    _unexpected(resource_id, "update", group)
+                    _failure_text(resource_id, "update", group)
                     + "; EKS cannot repair it, replace it (pulumi up --replace URN)"
                 )
         return reasons
@@ -246,7 +259,7 @@ class NodeGroup(Resource):
             if group is None:
                 return ""
             return (
-                _unexpected(resource_id, "delete", group)
+                _failure_text(resource_id, "delete", group)
                 if group["status"] == "DELETE_FAILED"
                 else None
             )
@@ -276,7 +289,7 @@ def _template_failures(template: Any) -> list[CheckFailure]:
 def _update_failures(config: Any) -> list[CheckFailure]:
     if not isinstance(config, dict):
         return []
-    both = [k for k in ("maxUnavailable", "maxUnavailablePercentage") if known(config.get(k))]
+    limits = [k for k in ("maxUnavailable", "maxUnavailablePercentage") if is_known(config.get(k))]
     return (
         [
             CheckFailure(
@@ -284,27 +297,27 @@ def _update_failures(config: Any) -> list[CheckFailure]:
                 "must have only one of maxUnavailable and maxUnavailablePercentage",
             )
         ]
-        if len(both) == 2
+        if len(limits) == 2
         else []
     )
 
 
-def _in_order(taints: list[JsonObject], asked: list[JsonObject]) -> list[JsonObject]:
+def _in_order(taints: list[JsonObject], prior: list[JsonObject]) -> list[JsonObject]:
     """The taints, the requested ones first and in their order."""
-    return [t for a in asked for t in taints if _same_taint(t, a)] + [
-        t for t in taints if not any(_same_taint(t, a) for a in asked)
+    return [t for a in prior for t in taints if _same_taint(t, a)] + [
+        t for t in taints if not any(_same_taint(t, a) for a in prior)
     ]
 
 
-def _same_taint(one: JsonObject, other: JsonObject) -> bool:
-    return (one.get("key"), one.get("effect")) == (other.get("key"), other.get("effect"))
+def _same_taint(taint: JsonObject, other: JsonObject) -> bool:
+    return (taint.get("key"), taint.get("effect")) == (other.get("key"), other.get("effect"))
 
 
 def _group(session: Session, inputs: Properties, cluster: str, name: str) -> JsonObject | None:
-    found = or_none(
+    answer = or_none(
         session, inputs, "eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name
     )
-    return found["nodegroup"] if found else None
+    return answer["nodegroup"] if answer else None
 
 
 def _settled(session: Session, inputs: Properties, cluster: str, name: str) -> JsonObject | None:
@@ -316,7 +329,7 @@ def _settled(session: Session, inputs: Properties, cluster: str, name: str) -> J
     return group if group["status"] not in ("CREATING", "UPDATING") else None
 
 
-def _unexpected(resource_id: str, verb: str, group: JsonObject) -> str:
+def _failure_text(resource_id: str, verb: str, group: JsonObject) -> str:
     issues = "; ".join(
         f"{i['code']}: {i['message']}" for i in group.get("health", {}).get("issues", [])
     )
@@ -352,8 +365,10 @@ def _finish(
             "nodegroupName": where["nodegroupName"],
             "updateId": update["id"],
         }
-        found: JsonObject = call(session, inputs, "eks", "DescribeUpdate", **arguments)["update"]
-        return found if found["status"] != "InProgress" else None
+        eks_update: JsonObject = call(session, inputs, "eks", "DescribeUpdate", **arguments)[
+            "update"
+        ]
+        return eks_update if eks_update["status"] != "InProgress" else None
 
     resource_id = f"{where['clusterName']}:{where['nodegroupName']}"
     done = wait_until(session, f"EKS Node Group ({resource_id}) update {update['id']}", poll)

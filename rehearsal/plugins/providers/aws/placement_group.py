@@ -19,7 +19,7 @@ from slicewright.rehearsal.plugins.bridge.resources import (
 from slicewright.rehearsal.plugins.bridge.waiting import wait_until
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
 from slicewright.rehearsal.plugins.engine.properties import Properties
-from slicewright.rehearsal.plugins.providers.aws.calls import call, or_none, specified
+from slicewright.rehearsal.plugins.providers.aws.calls import call, or_none, tag_specifications
 from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 
 
@@ -43,7 +43,7 @@ class PlacementGroup(Ec2Resource):
             "CreatePlacementGroup",
             GroupName=name,
             Strategy=inputs["strategy"],
-            TagSpecifications=specified("placement-group", inputs),
+            TagSpecifications=tag_specifications("placement-group", inputs),
         )
         wait_until(
             session, f"EC2 Placement Group ({name}) create", lambda: _group(session, name, inputs)
@@ -54,14 +54,16 @@ class PlacementGroup(Ec2Resource):
         group = _group(session, resource_id, inputs)
         if group is None:
             return None
-        seen = {"name": group["GroupName"], "strategy": group["Strategy"]}
+        read_inputs = {"name": group["GroupName"], "strategy": group["Strategy"]}
         outputs = {
             "arn": group["GroupArn"],
             "partitionCount": 0,
             "placementGroupId": group["GroupId"],
             "spreadLevel": "",
         }
-        return self.state(session, inputs, tags=group["Tags"], seen=seen, outputs=outputs)
+        return self.state(
+            session, inputs, tags=group["Tags"], read_inputs=read_inputs, outputs=outputs
+        )
 
     def tagged_id(self, session: Session, resource_id: str, inputs: Properties) -> str:
         return str((_group(session, resource_id, inputs) or {}).get("GroupId"))
@@ -73,9 +75,9 @@ class PlacementGroup(Ec2Resource):
 
 def _group(session: Session, name: str, inputs: Properties) -> JsonObject | None:
     try:
-        found = or_none(session, inputs, "ec2", "DescribePlacementGroups", GroupNames=[name])
+        answer = or_none(session, inputs, "ec2", "DescribePlacementGroups", GroupNames=[name])
     except CloudError as e:
         if not e.reason.startswith("InvalidPlacementGroup"):
             raise
         return None
-    return found["PlacementGroups"][0] if found else None
+    return answer["PlacementGroups"][0] if answer else None

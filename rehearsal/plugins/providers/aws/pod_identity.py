@@ -13,8 +13,8 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
     not_simulated,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
 from slicewright.rehearsal.plugins.engine.properties import Properties
@@ -41,26 +41,26 @@ class PodIdentityAssociation(Resource):
         return not_simulated(inputs, _SIMULATED)
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        asked = {
+        arguments = {
             k: inputs[k]
             for k in ("clusterName", "namespace", "serviceAccount", "roleArn", "tags")
             if k in inputs
         }
-        made = retried_while(
+        created = retried_while(
             session,
             _PROPAGATION_S,
             lambda e: (
                 e.reason == "InvalidParameterException"
                 and "Role provided in the request does not exist" in e.message
             ),
-            lambda: call(session, inputs, "eks", "CreatePodIdentityAssociation", **asked),
+            lambda: call(session, inputs, "eks", "CreatePodIdentityAssociation", **arguments),
         )
-        return CreateResult(str(made["association"]["associationId"]))
+        return CreateResult(str(created["association"]["associationId"]))
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         if "clusterName" not in inputs:  # an import, which is not simulated
             return None
-        found = or_none(
+        answer = or_none(
             session,
             inputs,
             "eks",
@@ -68,21 +68,25 @@ class PodIdentityAssociation(Resource):
             clusterName=inputs["clusterName"],
             associationId=_association(resource_id),
         )
-        if found is None:
+        if answer is None:
             return None
-        one = found["association"]
-        tags = one.get("tags", {})
-        seen = {k: one[k] for k in ("clusterName", "namespace", "serviceAccount", "roleArn")}
+        association = answer["association"]
+        tags = association.get("tags", {})
+        read_inputs = {
+            k: association[k] for k in ("clusterName", "namespace", "serviceAccount", "roleArn")
+        }
         outputs = {
-            **seen,
-            "associationArn": one["associationArn"],
-            "associationId": one["associationId"],
-            "disableSessionTags": one["disableSessionTags"],
+            **read_inputs,
+            "associationArn": association["associationArn"],
+            "associationId": association["associationId"],
+            "disableSessionTags": association["disableSessionTags"],
             "tags": tags,
             "tagsAll": tags,
             "region": region_of(session, inputs),
         }
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+        return State(
+            {**read_inputs, **seen_tags(tags, inputs), **prior_values(inputs, "region")}, outputs
+        )
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
@@ -97,8 +101,8 @@ class PodIdentityAssociation(Resource):
                 roleArn=new["roleArn"],
                 **where,
             )
-        found = call(session, new, "eks", "DescribePodIdentityAssociation", **where)
-        retag_eks(session, found["association"]["associationArn"], old, new)
+        answer = call(session, new, "eks", "DescribePodIdentityAssociation", **where)
+        retag_eks(session, answer["association"]["associationArn"], old, new)
         return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:

@@ -11,12 +11,17 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
     members,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
 from slicewright.rehearsal.plugins.engine.properties import Properties
-from slicewright.rehearsal.plugins.providers.aws.calls import call, or_none, region_of, specified
+from slicewright.rehearsal.plugins.providers.aws.calls import (
+    call,
+    or_none,
+    region_of,
+    tag_specifications,
+)
 from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 from slicewright.rehearsal.plugins.providers.aws.retries import once_free
 
@@ -27,14 +32,14 @@ class InternetGateway(Ec2Resource):
     keeps = ("vpcId", "region")
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        made = call(
+        created = call(
             session,
             inputs,
             "ec2",
             "CreateInternetGateway",
-            TagSpecifications=specified("internet-gateway", inputs),
+            TagSpecifications=tag_specifications("internet-gateway", inputs),
         )
-        resource_id = made["InternetGateway"]["InternetGatewayId"]
+        resource_id = created["InternetGateway"]["InternetGatewayId"]
         if inputs.get("vpcId"):
             call(
                 session,
@@ -51,14 +56,16 @@ class InternetGateway(Ec2Resource):
         if gateway is None:
             return None
         attached = [a["VpcId"] for a in gateway["Attachments"]]
-        seen = {"vpcId": attached[0]} if attached else {}
+        read_inputs = {"vpcId": attached[0]} if attached else {}
         region = region_of(session, inputs)
         outputs = {
             "vpcId": attached[0] if attached else "",
             "ownerId": ACCOUNT,
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:internet-gateway/{resource_id}",
         }
-        return self.state(session, inputs, tags=gateway["Tags"], seen=seen, outputs=outputs)
+        return self.state(
+            session, inputs, tags=gateway["Tags"], read_inputs=read_inputs, outputs=outputs
+        )
 
     def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         if old.get("vpcId") != new.get("vpcId"):
@@ -80,10 +87,10 @@ class InternetGateway(Ec2Resource):
 
 
 def _gateway(session: Session, resource_id: str, inputs: Properties) -> JsonObject | None:
-    found = or_none(
+    answer = or_none(
         session, inputs, "ec2", "DescribeInternetGateways", InternetGatewayIds=[resource_id]
     )
-    return found["InternetGateways"][0] if found else None
+    return answer["InternetGateways"][0] if answer else None
 
 
 def _detach(session: Session, resource_id: str, inputs: Properties) -> None:
@@ -132,33 +139,33 @@ class RouteTable(Ec2Resource):
         return failures
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        made = call(
+        created = call(
             session,
             inputs,
             "ec2",
             "CreateRouteTable",
             VpcId=inputs["vpcId"],
-            TagSpecifications=specified("route-table", inputs),
+            TagSpecifications=tag_specifications("route-table", inputs),
         )
-        resource_id = made["RouteTable"]["RouteTableId"]
+        resource_id = created["RouteTable"]["RouteTableId"]
         _set_routes(session, resource_id, {}, inputs)
         return CreateResult(resource_id)
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        found = or_none(session, inputs, "ec2", "DescribeRouteTables", RouteTableIds=[resource_id])
-        if found is None:
+        answer = or_none(session, inputs, "ec2", "DescribeRouteTables", RouteTableIds=[resource_id])
+        if answer is None:
             return None
-        table = found["RouteTables"][0]
+        table = answer["RouteTables"][0]
         routes = [
             {name: r[api] for name, api in _ROUTE.items() if api in r}
             for r in table["Routes"]
             if r.get("GatewayId") != "local"
         ]
-        seen: JsonObject = {"vpcId": table["VpcId"]}
+        read_inputs: JsonObject = {"vpcId": table["VpcId"]}
         if routes or "routes" in inputs:
-            asked = inputs.get("routes") or []
-            seen["routes"] = [r for r in asked if r in routes] + [
-                r for r in routes if r not in asked
+            prior_routes = inputs.get("routes") or []
+            read_inputs["routes"] = [r for r in prior_routes if r in routes] + [
+                r for r in routes if r not in prior_routes
             ]
         region = region_of(session, inputs)
         outputs = {
@@ -167,7 +174,9 @@ class RouteTable(Ec2Resource):
             "propagatingVgws": [],
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:route-table/{resource_id}",
         }
-        return self.state(session, inputs, tags=table["Tags"], seen=seen, outputs=outputs)
+        return self.state(
+            session, inputs, tags=table["Tags"], read_inputs=read_inputs, outputs=outputs
+        )
 
     def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         _set_routes(session, resource_id, old, new)
@@ -178,15 +187,15 @@ class RouteTable(Ec2Resource):
 
 def _set_routes(session: Session, resource_id: str, old: Properties, new: Properties) -> None:
     before, after = old.get("routes") or [], new.get("routes") or []
-    kept = {route["cidrBlock"] for route in after}
-    known = {route["cidrBlock"] for route in before}
-    for destination in known - kept:
+    remaining = {route["cidrBlock"] for route in after}
+    existing = {route["cidrBlock"] for route in before}
+    for destination in existing - remaining:
         where = {"RouteTableId": resource_id, "DestinationCidrBlock": destination}
         call(session, new, "ec2", "DeleteRoute", **where)
     for route in after:
         if route not in before:
             where = {api: route.get(name) for name, api in _ROUTE.items()}
-            operation = "ReplaceRoute" if route["cidrBlock"] in known else "CreateRoute"
+            operation = "ReplaceRoute" if route["cidrBlock"] in existing else "CreateRoute"
             call(session, new, "ec2", operation, RouteTableId=resource_id, **where)
 
 
@@ -206,7 +215,7 @@ class RouteTableAssociation(Resource):
         return []
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        made = call(
+        created = call(
             session,
             inputs,
             "ec2",
@@ -214,7 +223,7 @@ class RouteTableAssociation(Resource):
             RouteTableId=inputs["routeTableId"],
             SubnetId=inputs["subnetId"],
         )
-        return CreateResult(made["AssociationId"])
+        return CreateResult(created["AssociationId"])
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         tables = call(session, inputs, "ec2", "DescribeRouteTables")["RouteTables"]
@@ -224,13 +233,13 @@ class RouteTableAssociation(Resource):
             if resource_id == association["RouteTableAssociationId"] or (
                 inputs.get("subnetId") == association["SubnetId"]
             ):
-                seen = {
+                read_inputs = {
                     "routeTableId": association["RouteTableId"],
                     "subnetId": association["SubnetId"],
                 }
                 return State(
-                    {**seen, **kept(inputs, "region")},
-                    {**seen, "region": region_of(session, inputs)},
+                    {**read_inputs, **prior_values(inputs, "region")},
+                    {**read_inputs, "region": region_of(session, inputs)},
                 )
         return None
 
@@ -252,10 +261,14 @@ class RouteTableAssociation(Resource):
     def _identity(self, session: Session, resource_id: str, inputs: Properties) -> str | None:
         """The association's id of today."""
         tables = call(session, inputs, "ec2", "DescribeRouteTables")["RouteTables"]
-        found = {
+        identities = {
             a["SubnetId"]: a["RouteTableAssociationId"] for t in tables for a in t["Associations"]
         }
-        return resource_id if resource_id in found.values() else found.get(inputs["subnetId"])
+        return (
+            resource_id
+            if resource_id in identities.values()
+            else identities.get(inputs["subnetId"])
+        )
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         identity = self._identity(session, resource_id, inputs)

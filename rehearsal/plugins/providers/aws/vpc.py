@@ -16,7 +16,12 @@ from slicewright.rehearsal.plugins.bridge.resources import (
 )
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from slicewright.rehearsal.plugins.engine.properties import Properties
-from slicewright.rehearsal.plugins.providers.aws.calls import call, or_none, region_of, specified
+from slicewright.rehearsal.plugins.providers.aws.calls import (
+    call,
+    or_none,
+    region_of,
+    tag_specifications,
+)
 from slicewright.rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 from slicewright.rehearsal.plugins.providers.aws.retries import once_free
 
@@ -52,16 +57,16 @@ class Vpc(Ec2Resource):
         )
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        made = call(
+        created = call(
             session,
             inputs,
             "ec2",
             "CreateVpc",
             CidrBlock=inputs["cidrBlock"],
             InstanceTenancy=inputs.get("instanceTenancy"),
-            TagSpecifications=specified("vpc", inputs),
+            TagSpecifications=tag_specifications("vpc", inputs),
         )
-        resource_id = made["Vpc"]["VpcId"]
+        resource_id = created["Vpc"]["VpcId"]
         self._set_dns(session, resource_id, {}, inputs)
         return CreateResult(resource_id)
 
@@ -80,27 +85,33 @@ class Vpc(Ec2Resource):
                 )
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        found = or_none(session, inputs, "ec2", "DescribeVpcs", VpcIds=[resource_id])
-        if found is None:
+        listed = or_none(session, inputs, "ec2", "DescribeVpcs", VpcIds=[resource_id])
+        if listed is None:
             return None
-        vpc = found["Vpcs"][0]
+        vpc = listed["Vpcs"][0]
         dns = {}
         for name, attribute in _DNS.items():
             answer = call(
                 session, inputs, "ec2", "DescribeVpcAttribute", VpcId=resource_id, Attribute=name
             )
             dns[name] = answer[attribute]["Value"]
-        seen = {"cidrBlock": vpc["CidrBlock"], "instanceTenancy": vpc["InstanceTenancy"], **dns}
+        read_inputs = {
+            "cidrBlock": vpc["CidrBlock"],
+            "instanceTenancy": vpc["InstanceTenancy"],
+            **dns,
+        }
         region = region_of(session, inputs)
         outputs = {
-            **seen,
+            **read_inputs,
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:vpc/{resource_id}",
             "ownerId": ACCOUNT,
             "dhcpOptionsId": vpc["DhcpOptionsId"],
         }
-        if inputs and "enableDnsHostnames" not in inputs and not seen["enableDnsHostnames"]:
-            del seen["enableDnsHostnames"]
-        return self.state(session, inputs, tags=vpc["Tags"], seen=seen, outputs=outputs)
+        if inputs and "enableDnsHostnames" not in inputs and not read_inputs["enableDnsHostnames"]:
+            del read_inputs["enableDnsHostnames"]
+        return self.state(
+            session, inputs, tags=vpc["Tags"], read_inputs=read_inputs, outputs=outputs
+        )
 
     def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         if old.get("instanceTenancy") != new.get("instanceTenancy"):
@@ -134,7 +145,7 @@ class Subnet(Ec2Resource):
         )
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
-        made = call(
+        created = call(
             session,
             inputs,
             "ec2",
@@ -143,32 +154,32 @@ class Subnet(Ec2Resource):
             CidrBlock=inputs.get("cidrBlock"),
             AvailabilityZone=inputs.get("availabilityZone"),
             AvailabilityZoneId=inputs.get("availabilityZoneId"),
-            TagSpecifications=specified("subnet", inputs),
+            TagSpecifications=tag_specifications("subnet", inputs),
         )
-        resource_id = made["Subnet"]["SubnetId"]
+        resource_id = created["Subnet"]["SubnetId"]
         self._set_public(session, resource_id, {}, inputs)
         return CreateResult(resource_id)
 
     def _set_public(
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> None:
-        wanted = bool(new.get("mapPublicIpOnLaunch"))
-        if bool(old.get("mapPublicIpOnLaunch")) != wanted:
+        is_public = bool(new.get("mapPublicIpOnLaunch"))
+        if bool(old.get("mapPublicIpOnLaunch")) != is_public:
             call(
                 session,
                 new,
                 "ec2",
                 "ModifySubnetAttribute",
                 SubnetId=resource_id,
-                MapPublicIpOnLaunch={"Value": wanted},
+                MapPublicIpOnLaunch={"Value": is_public},
             )
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        found = or_none(session, inputs, "ec2", "DescribeSubnets", SubnetIds=[resource_id])
-        if found is None:
+        answer = or_none(session, inputs, "ec2", "DescribeSubnets", SubnetIds=[resource_id])
+        if answer is None:
             return None
-        subnet = found["Subnets"][0]
-        seen = {
+        subnet = answer["Subnets"][0]
+        read_inputs = {
             "vpcId": subnet["VpcId"],
             "cidrBlock": subnet["CidrBlock"],
             "availabilityZone": subnet["AvailabilityZone"],
@@ -176,15 +187,17 @@ class Subnet(Ec2Resource):
             "mapPublicIpOnLaunch": subnet["MapPublicIpOnLaunch"],
         }
         outputs = {
-            **seen,
+            **read_inputs,
             "arn": subnet["SubnetArn"],
             "ownerId": ACCOUNT,
         }
         # EC2 tells both; a program asks for one.
         for name in ("availabilityZone", "availabilityZoneId"):
             if name not in (inputs or {"availabilityZone": None}):
-                del seen[name]
-        return self.state(session, inputs, tags=subnet["Tags"], seen=seen, outputs=outputs)
+                del read_inputs[name]
+        return self.state(
+            session, inputs, tags=subnet["Tags"], read_inputs=read_inputs, outputs=outputs
+        )
 
     def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         self._set_public(session, resource_id, old, new)

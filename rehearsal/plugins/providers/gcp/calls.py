@@ -21,35 +21,37 @@ Source: hashicorp/terraform-provider-google, services/container (retryWhileIncom
 
 def project_of(session: Session, inputs: Mapping[str, Any]) -> str:
     """The resource's project, else the provider's."""
-    found = inputs.get("project") or session.settings.get("project")
-    if not found:
+    project = inputs.get("project") or session.settings.get("project")
+    if not project:
         raise ProviderError(
             "project: required field is not set; set gcp:project, the provider's project, "
             "or the resource's project"
         )
-    return str(found)
+    return str(project)
 
 
 def location_of(session: Session, inputs: Mapping[str, Any]) -> str:
     """The resource's location, else the provider's region, else its zone."""
-    found = inputs.get("location") or session.settings.get("region") or session.settings.get("zone")
-    if not found:
+    location = (
+        inputs.get("location") or session.settings.get("region") or session.settings.get("zone")
+    )
+    if not location:
         raise ProviderError(
             "location: cannot determine location; set the resource's location, or the "
             "provider's region or zone"
         )
-    return str(found)
+    return str(location)
 
 
 def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
     """The resource's region, else the provider's."""
-    found = inputs.get("region") or session.settings.get("region")
-    if not found:
+    region = inputs.get("region") or session.settings.get("region")
+    if not region:
         raise ProviderError(
             "region: cannot determine region; set the resource's region, gcp:region, or "
             "the provider's region"
         )
-    return str(found)
+    return str(region)
 
 
 def last(path: str) -> str:
@@ -57,11 +59,11 @@ def last(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def network_as_given(inputs: Properties, found: JsonObject) -> Properties:
+def network_as_given(inputs: Properties, resource: JsonObject) -> Properties:
     """The network of a resource as the program wrote it, where that is still the one: a name, a
     partial path and a full self link name the same. Empty where it is not.
     """
-    if last(str(inputs.get("network", ""))) != last(found["network"]):
+    if last(str(inputs.get("network", ""))) != last(resource["network"]):
         return {}
     return {"network": inputs["network"]}
 
@@ -83,8 +85,10 @@ def operation_error(session: Session, operation: JsonObject) -> str | None:
     name = f"projects/{project}/locations/{location}/operations/{operation['name']}"
 
     def poll() -> JsonObject | None:
-        found = session.cloud.call("container", "projects.locations.operations.get", {"name": name})
-        return found if found["status"] == "DONE" else None
+        operation = session.cloud.call(
+            "container", "projects.locations.operations.get", {"name": name}
+        )
+        return operation if operation["status"] == "DONE" else None
 
     done = wait_until(
         session, f"operation {operation['name']} ({operation['operationType']} {last(link)})", poll

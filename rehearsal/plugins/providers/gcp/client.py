@@ -118,8 +118,8 @@ class GoogleClient:
         *collections, name = method.split(".")
         for collection in collections:
             node = getattr(node, collection)()
-        found: Callable[..., Any] = getattr(node, name)
-        return found
+        resource: Callable[..., Any] = getattr(node, name)
+        return resource
 
 
 def _only(method: str, document: JsonObject) -> JsonObject:

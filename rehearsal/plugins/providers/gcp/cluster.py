@@ -16,8 +16,8 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
-    known,
+    is_known,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from slicewright.rehearsal.plugins.engine.properties import Properties
@@ -238,7 +238,7 @@ class Cluster(Resource):
             failures.append(
                 CheckFailure("maintenancePolicy", f"exactly one of {', '.join(sorted(_WINDOWS))}")
             )
-        if known(inputs.get("loggingService")) and known(inputs.get("loggingConfig")):
+        if is_known(inputs.get("loggingService")) and is_known(inputs.get("loggingConfig")):
             failures.append(CheckFailure("loggingService", "conflicts with loggingConfig"))
         return failures
 
@@ -281,19 +281,19 @@ class Cluster(Resource):
         if not _API_WINDOWS & ((cluster.get("maintenancePolicy") or {}).get("window") or {}).keys():
             cluster = {k: v for k, v in cluster.items() if k != "maintenancePolicy"}
         imported = not inputs
-        seen = from_api(_CLUSTER, cluster, None if imported else inputs)
+        read_inputs = from_api(_CLUSTER, cluster, None if imported else inputs)
         _, project, _, location, *_ = resource_id.split("/")
         for field in _NETWORKS:
             # Whether it was given by name, path or link, it is the same network.
             live = cluster["networkConfig"][field]
             if field in inputs:
                 same_one = _network_path(field, inputs[field], project, location) == live
-                seen[field] = inputs[field] if same_one else live
+                read_inputs[field] = inputs[field] if same_one else live
         if "minMasterVersion" in inputs:
             # It counts at creation only: a later upgrade is not drift.
-            seen["minMasterVersion"] = inputs["minMasterVersion"]
+            read_inputs["minMasterVersion"] = inputs["minMasterVersion"]
         return State(
-            {**seen, **kept(inputs, *_CLIENT_SIDE)},
+            {**read_inputs, **prior_values(inputs, *_CLIENT_SIDE)},
             _outputs(cluster, resource_id.split("/"), inputs),
         )
 
@@ -358,7 +358,7 @@ class Cluster(Resource):
 
 
 def _maintenance_policy(
-    session: Session, key: str, asked: Properties | None
+    session: Session, key: str, requested: Properties | None
 ) -> Mapping[str, object]:
     """As the official provider sends it (expandMaintenancePolicy): with the version of the policy
     that it changes, and without a window with the exclusions that the cluster has.
@@ -366,24 +366,24 @@ def _maintenance_policy(
     cluster = session.cloud.call("container", f"{_CLUSTERS}.get", {"name": key})
     live = cluster.get("maintenancePolicy") or {}
     version = {"resourceVersion": live["resourceVersion"]} if "resourceVersion" in live else {}
-    if asked is None:
+    if requested is None:
         exclusions = (live.get("window") or {}).get("maintenanceExclusions") or {}
         return {**version, "window": {"maintenanceExclusions": exclusions}}
     name = "maintenancePolicy"
-    policy: JsonObject = to_api(_CLUSTER, {name: asked})[name]
+    policy: JsonObject = to_api(_CLUSTER, {name: requested})[name]
     return {**version, **policy}
 
 
-def _network_path(field: str, given: str, project: str, location: str) -> str:
+def _network_path(field: str, network: str, project: str, location: str) -> str:
     """As the official provider sends it, and the API answers with it: ParseNetworkFieldValue,
     ParseRegionalFieldValue.
     """
-    _, found, path = given.partition("projects/")
-    if found:
+    _, separator, path = network.partition("projects/")
+    if separator:
         return f"projects/{path}"
     region = location.rsplit("-", 1)[0] if location.count("-") == 2 else location
     where = "global/networks" if field == "network" else f"regions/{region}/subnetworks"
-    return f"projects/{project}/{where}/{given}"
+    return f"projects/{project}/{where}/{network}"
 
 
 def _is_met(session: Session, resource_id: str, minimum: str | None) -> bool:
@@ -394,8 +394,8 @@ def _is_met(session: Session, resource_id: str, minimum: str | None) -> bool:
     """
     if minimum is None:
         return True
-    found = session.cloud.call("container", f"{_CLUSTERS}.get", {"name": resource_id})
-    return _numbers(minimum) <= _numbers(found["currentMasterVersion"])
+    live_cluster = session.cloud.call("container", f"{_CLUSTERS}.get", {"name": resource_id})
+    return _numbers(minimum) <= _numbers(live_cluster["currentMasterVersion"])
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.properties import Properties
 from slicewright.rehearsal.plugins.providers.gcp.calls import (
@@ -54,31 +54,31 @@ class Firewall(Resource):
         return CreateResult(f"projects/{project}/global/firewalls/{inputs['name']}")
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        where = _where(resource_id)
-        found = or_none(session, "compute", "firewalls.get", where)
-        if found is None:
+        where = _place(resource_id)
+        firewall = or_none(session, "compute", "firewalls.get", where)
+        if firewall is None:
             return None
-        seen = from_api(_FIREWALL, found, inputs or None)
-        seen.update(network_as_given(inputs, found))
+        read_inputs = from_api(_FIREWALL, firewall, inputs or None)
+        read_inputs.update(network_as_given(inputs, firewall))
         outputs = {
-            **from_api(_FIREWALL, found, None),
+            **from_api(_FIREWALL, firewall, None),
             "project": where["project"],
-            "selfLink": found["selfLink"],
-            "creationTimestamp": found["creationTimestamp"],
+            "selfLink": firewall["selfLink"],
+            "creationTimestamp": firewall["creationTimestamp"],
         }
-        return State({**seen, **kept(inputs, "project")}, outputs)
+        return State({**read_inputs, **prior_values(inputs, "project")}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> list[str]:
         body = to_api(_FIREWALL, {k: v for k, v in new.items() if k not in ("name", "project")})
-        session.cloud.call("compute", "firewalls.patch", _where(resource_id), body)
+        session.cloud.call("compute", "firewalls.patch", _place(resource_id), body)
         return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
-        if or_none(session, "compute", "firewalls.get", _where(resource_id)) is not None:
-            session.cloud.call("compute", "firewalls.delete", _where(resource_id))
+        if or_none(session, "compute", "firewalls.get", _place(resource_id)) is not None:
+            session.cloud.call("compute", "firewalls.delete", _place(resource_id))
 
 
-def _where(resource_id: str) -> dict[str, str]:
+def _place(resource_id: str) -> dict[str, str]:
     return {"project": resource_id.split("/")[1], "firewall": last(resource_id)}

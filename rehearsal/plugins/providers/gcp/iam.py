@@ -12,8 +12,8 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
-    known,
+    is_known,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.bridge.waiting import wait_until
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure
@@ -32,7 +32,7 @@ class Account(Resource):
         name = inputs.get("accountId")
         if name is None:
             return [CheckFailure("accountId", "missing required property 'accountId'")]
-        if known(name) and not _ACCOUNT_ID.fullmatch(name):
+        if is_known(name) and not _ACCOUNT_ID.fullmatch(name):
             return [
                 CheckFailure(
                     "accountId",
@@ -47,7 +47,7 @@ class Account(Resource):
         described = {k: inputs[k] for k in ("displayName", "description") if k in inputs}
         body = {"accountId": inputs["accountId"], "serviceAccount": described}
         try:
-            made = session.cloud.call(
+            created = session.cloud.call(
                 "iam", "projects.serviceAccounts.create", {"name": f"projects/{project}"}, body
             )
         except CloudError as e:
@@ -60,29 +60,31 @@ class Account(Resource):
         wait_until(
             session,
             f"service account {inputs['accountId']}",
-            lambda: or_none(session, "iam", "projects.serviceAccounts.get", {"name": made["name"]}),
+            lambda: or_none(
+                session, "iam", "projects.serviceAccounts.get", {"name": created["name"]}
+            ),
         )
-        return CreateResult(str(made["name"]))
+        return CreateResult(str(created["name"]))
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        found = or_none(session, "iam", "projects.serviceAccounts.get", {"name": resource_id})
-        if found is None:
+        account = or_none(session, "iam", "projects.serviceAccounts.get", {"name": resource_id})
+        if account is None:
             return None
-        seen = {
-            "accountId": found["email"].partition("@")[0],
-            **{k: found[k] for k in ("displayName", "description") if found.get(k)},
+        read_inputs = {
+            "accountId": account["email"].partition("@")[0],
+            **{k: account[k] for k in ("displayName", "description") if account.get(k)},
         }
-        unread = kept(inputs, "project", "createIgnoreAlreadyExists", "disabled")
+        unread = prior_values(inputs, "project", "createIgnoreAlreadyExists", "disabled")
         outputs = {
-            **seen,
-            "project": found["projectId"],
-            "email": found["email"],
-            "name": found["name"],
-            "member": f"serviceAccount:{found['email']}",
-            "uniqueId": found["uniqueId"],
+            **read_inputs,
+            "project": account["projectId"],
+            "email": account["email"],
+            "name": account["name"],
+            "member": f"serviceAccount:{account['email']}",
+            "uniqueId": account["uniqueId"],
             "disabled": False,
         }
-        return State({**seen, **unread}, outputs)
+        return State({**read_inputs, **unread}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
@@ -130,13 +132,13 @@ class IamMember(Resource):
         policy = _policy(session, project)
         if not any(b["role"] == role and member in b["members"] for b in policy["bindings"]):
             return None
-        asked = inputs.get("project")
-        seen = {
-            "project": asked if last(str(asked or "")) == project else project,
+        prior_project = inputs.get("project")
+        read_inputs = {
+            "project": prior_project if last(str(prior_project or "")) == project else project,
             "role": role,
             "member": member,
         }
-        return State(seen, {**seen, "etag": policy["etag"]})
+        return State(read_inputs, {**read_inputs, "etag": policy["etag"]})
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         project, _, rest = resource_id.partition("/")

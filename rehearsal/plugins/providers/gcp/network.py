@@ -16,7 +16,7 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.properties import Properties
 from slicewright.rehearsal.plugins.providers.gcp.calls import (
@@ -63,22 +63,22 @@ class Network(Resource):
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         project = resource_id.split("/")[1]
-        found = or_none(
+        network = or_none(
             session, "compute", "networks.get", {"project": project, "network": last(resource_id)}
         )
-        if found is None:
+        if network is None:
             return None
-        seen = from_api(_NETWORK, found, inputs or None)
-        unread = kept(inputs, "project", "deleteDefaultRoutesOnCreate")
+        read_inputs = from_api(_NETWORK, network, inputs or None)
+        unread = prior_values(inputs, "project", "deleteDefaultRoutesOnCreate")
         outputs = {
-            **from_api(_NETWORK, found, None),
+            **from_api(_NETWORK, network, None),
             "project": project,
-            "selfLink": found["selfLink"],
-            "networkId": found["id"],
-            "numericId": found["id"],
+            "selfLink": network["selfLink"],
+            "networkId": network["id"],
+            "numericId": network["id"],
             "gatewayIpv4": "",
         }
-        return State({**seen, **unread}, outputs)
+        return State({**read_inputs, **unread}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
@@ -132,22 +132,22 @@ class Subnetwork(Resource):
         return CreateResult(f"projects/{project}/regions/{region}/subnetworks/{inputs['name']}")
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        found = or_none(session, "compute", "subnetworks.get", _subnetwork(resource_id))
-        if found is None:
+        subnetwork = or_none(session, "compute", "subnetworks.get", _subnetwork(resource_id))
+        if subnetwork is None:
             return None
-        seen = from_api(_SUBNETWORK, found, inputs or None)
-        seen.update(network_as_given(inputs, found))
-        unread = kept(inputs, "project", "region")
+        read_inputs = from_api(_SUBNETWORK, subnetwork, inputs or None)
+        read_inputs.update(network_as_given(inputs, subnetwork))
+        unread = prior_values(inputs, "project", "region")
         outputs = {
-            **from_api(_SUBNETWORK, found, None),
+            **from_api(_SUBNETWORK, subnetwork, None),
             "project": resource_id.split("/")[1],
             "region": resource_id.split("/")[3],
-            "selfLink": found["selfLink"],
-            "creationTimestamp": found["creationTimestamp"],
-            "fingerprint": found["fingerprint"],
-            "gatewayAddress": found["gatewayAddress"],
+            "selfLink": subnetwork["selfLink"],
+            "creationTimestamp": subnetwork["creationTimestamp"],
+            "fingerprint": subnetwork["fingerprint"],
+            "gatewayAddress": subnetwork["gatewayAddress"],
         }
-        return State({**seen, **unread}, outputs)
+        return State({**read_inputs, **unread}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties

@@ -97,29 +97,29 @@ NODE_CONFIG = {
 GKE_LABEL_PREFIX = "goog-gke-"
 
 
-def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject:
+def seen_node_config(config: JsonObject, prior: JsonObject | None) -> JsonObject:
     """nodeConfig as inputs; as in the real provider, without taints whose key was not requested."""
-    shown = dict(config)
+    returned = dict(config)
     labels = {
         k: v
         for k, v in config.get("resourceLabels", {}).items()
         if not k.startswith(GKE_LABEL_PREFIX)
     }
-    shown["resourceLabels"] = labels
-    if asked is not None:
-        keys = {t.get("key") for t in asked.get("taints") or []}
-        shown["taints"] = [t for t in config.get("taints", []) if t["key"] in keys]
-    found = from_api(NODE_CONFIG, shown, asked)
-    if asked is None and "fastSocket" in config:
-        found["fastSocket"] = {"enabled": bool(config["fastSocket"].get("enabled"))}
-    if asked is None:
+    returned["resourceLabels"] = labels
+    if prior is not None:
+        keys = {t.get("key") for t in prior.get("taints") or []}
+        returned["taints"] = [t for t in config.get("taints", []) if t["key"] in keys]
+    inputs = from_api(NODE_CONFIG, returned, prior)
+    if prior is None and "fastSocket" in config:
+        inputs["fastSocket"] = {"enabled": bool(config["fastSocket"].get("enabled"))}
+    if prior is None:
         # The provider reads them of every pool: flattenNodeConfig.
-        found = {"spot": False, "preemptible": False, **found}
-        found["effectiveTaints"] = config.get("taints", [])
-        own = [t for t in config.get("taints", []) if t["key"] != "nvidia.com/gpu"]
-        if own:
-            found["taints"] = own
-    return found
+        inputs = {"spot": False, "preemptible": False, **inputs}
+        inputs["effectiveTaints"] = config.get("taints", [])
+        pool_taints = [t for t in config.get("taints", []) if t["key"] != "nvidia.com/gpu"]
+        if pool_taints:
+            inputs["taints"] = pool_taints
+    return inputs
 
 
 # Every path below nodeConfig whose change replaces the pool. Source: ForceNew in node_config.go.

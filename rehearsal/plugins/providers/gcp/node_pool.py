@@ -18,9 +18,9 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
-    known,
+    is_known,
     members,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from slicewright.rehearsal.plugins.engine.properties import Properties
@@ -148,8 +148,10 @@ class NodePool(Resource):
             failures.append(CheckFailure("namePrefix", "conflicts with name"))
         scaling = inputs.get("autoscaling")
         if isinstance(scaling, dict):
-            total = [k for k in ("totalMinNodeCount", "totalMaxNodeCount") if known(scaling.get(k))]
-            each = [k for k in ("minNodeCount", "maxNodeCount") if known(scaling.get(k))]
+            total = [
+                k for k in ("totalMinNodeCount", "totalMaxNodeCount") if is_known(scaling.get(k))
+            ]
+            each = [k for k in ("minNodeCount", "maxNodeCount") if is_known(scaling.get(k))]
             if total and each:
                 failures.append(
                     CheckFailure(
@@ -186,7 +188,7 @@ class NodePool(Resource):
             return None
         parts = resource_id.split("/")
         imported = not inputs
-        seen = from_api(_POOL, pool, None if imported else inputs)
+        read_inputs = from_api(_POOL, pool, None if imported else inputs)
         config = seen_node_config(
             pool["config"], None if imported else (inputs.get("nodeConfig") or {})
         )
@@ -195,26 +197,26 @@ class NodePool(Resource):
         if config and (
             imported or inputs.get("nodeConfig") is not None or set(config) - {"effectiveTaints"}
         ):
-            seen["nodeConfig"] = config
+            read_inputs["nodeConfig"] = config
         scaling = pool.get("autoscaling") or {}
         if scaling.get("enabled"):
-            seen["autoscaling"] = from_api(
+            read_inputs["autoscaling"] = from_api(
                 _AUTOSCALING, scaling, None if imported else (inputs.get("autoscaling") or {})
             )
         if "nodeCount" in inputs:
-            seen["nodeCount"] = (
+            read_inputs["nodeCount"] = (
                 inputs["nodeCount"]
                 if inputs.get("ignoreNodeCountChanges")
                 else pool["initialNodeCount"]
             )
         elif imported:
-            seen["nodeCount"] = pool["initialNodeCount"]
+            read_inputs["nodeCount"] = pool["initialNodeCount"]
         name = {"name": pool["name"]} if "namePrefix" not in inputs else {}
         # The provider's importer takes these from the ID, the cluster's name alone; later reads
         # leave what the program gave.
-        own = dict(zip(("project", "location", "cluster"), parts[1:6:2], strict=True))
-        where = own if imported else kept(inputs, *_CLIENT_SIDE)
-        return State({**seen, **where, **name}, _outputs(pool, parts))
+        location_fields = dict(zip(("project", "location", "cluster"), parts[1:6:2], strict=True))
+        where = location_fields if imported else prior_values(inputs, *_CLIENT_SIDE)
+        return State({**read_inputs, **where, **name}, _outputs(pool, parts))
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
@@ -272,14 +274,14 @@ def _config_failures(config: JsonObject) -> list[CheckFailure]:
     effects = ("NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE")
     for index, taint in enumerate(members(config.get("taints"))):
         effect = taint.get("effect") if isinstance(taint, dict) else None
-        if known(effect) and effect not in effects:
+        if is_known(effect) and effect not in effects:
             failures.append(
                 CheckFailure(
                     f"nodeConfig.taints[{index}].effect",
                     f"expected one of {', '.join(effects)}, got {effect!r}",
                 )
             )
-    if known(config.get("diskSizeGb")) and int(config["diskSizeGb"]) < 10:
+    if is_known(config.get("diskSizeGb")) and int(config["diskSizeGb"]) < 10:
         failures.append(
             CheckFailure(
                 "nodeConfig.diskSizeGb", f"expected to be at least 10, got {config['diskSizeGb']}"
@@ -292,7 +294,7 @@ def _config_failures(config: JsonObject) -> list[CheckFailure]:
             if isinstance(gpu, dict)
             else None
         )
-        if known(driver) and driver not in drivers:
+        if is_known(driver) and driver not in drivers:
             at = (
                 f"nodeConfig.guestAccelerators[{index}]"
                 ".gpuDriverInstallationConfig.gpuDriverVersion"
@@ -396,12 +398,12 @@ def _config_bodies(old: JsonObject, new: JsonObject) -> list[JsonObject]:
 
 
 def _outputs(pool: JsonObject, parts: list[str]) -> Properties:
-    shown = from_api(_POOL, pool, None)
+    outputs = from_api(_POOL, pool, None)
     scaling = pool.get("autoscaling") or {}
     if scaling.get("enabled"):
-        shown["autoscaling"] = from_api(_AUTOSCALING, scaling, None)
+        outputs["autoscaling"] = from_api(_AUTOSCALING, scaling, None)
     return {
-        **shown,
+        **outputs,
         "nodeConfig": seen_node_config(pool["config"], None),
         "name": pool["name"],
         "nodeCount": pool["initialNodeCount"],

@@ -14,7 +14,7 @@ from slicewright.rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
-    kept,
+    prior_values,
 )
 from slicewright.rehearsal.plugins.engine.plugin import ProviderError
 from slicewright.rehearsal.plugins.engine.properties import Properties
@@ -50,19 +50,19 @@ class Router(Resource):
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         where = _router(resource_id)
-        found = or_none(session, "compute", "routers.get", where)
-        if found is None:
+        router = or_none(session, "compute", "routers.get", where)
+        if router is None:
             return None
-        seen = from_api(_ROUTER, found, inputs or None)
-        seen.update(network_as_given(inputs, found))
+        read_inputs = from_api(_ROUTER, router, inputs or None)
+        read_inputs.update(network_as_given(inputs, router))
         outputs = {
-            **from_api(_ROUTER, found, None),
+            **from_api(_ROUTER, router, None),
             "project": where["project"],
             "region": where["region"],
-            "selfLink": found["selfLink"],
-            "creationTimestamp": found["creationTimestamp"],
+            "selfLink": router["selfLink"],
+            "creationTimestamp": router["creationTimestamp"],
         }
-        return State({**seen, **kept(inputs, "project", "region")}, outputs)
+        return State({**read_inputs, **prior_values(inputs, "project", "region")}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
@@ -87,7 +87,7 @@ class RouterNat(Resource):
     def create(self, session: Session, inputs: Properties) -> CreateResult:
         project, region = project_of(session, inputs), region_of(session, inputs)
         key = f"{project}/{region}/{last(str(inputs['router']))}/{inputs['name']}"
-        nats = self._others(session, key)
+        nats = self._other_nats(session, key)
         if nats is None:
             raise ProviderError(f"Error creating RouterNat: there is no router {inputs['router']}")
         _patch(session, key, [*nats, _entry(inputs)])
@@ -95,34 +95,34 @@ class RouterNat(Resource):
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         project, region, router, name = resource_id.split("/")
-        found = or_none(session, "compute", "routers.get", _of_nat(resource_id)) or {}
-        nat = next((n for n in found.get("nats", ()) if n["name"] == name), None)
+        cloud_router = or_none(session, "compute", "routers.get", _nat_router(resource_id)) or {}
+        nat = next((n for n in cloud_router.get("nats", ()) if n["name"] == name), None)
         if nat is None:
             return None
-        seen = from_api(_NAT, nat, inputs or None)
+        read_inputs = from_api(_NAT, nat, inputs or None)
         place = {"project": project, "region": region, "router": router}
         return State(
-            {**seen, **kept(inputs, *place), **({} if inputs else place)},
+            {**read_inputs, **prior_values(inputs, *place), **({} if inputs else place)},
             {**from_api(_NAT, nat, None), **place},
         )
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> list[str]:
-        _patch(session, resource_id, [*(self._others(session, resource_id) or ()), _entry(new)])
+        _patch(session, resource_id, [*(self._other_nats(session, resource_id) or ()), _entry(new)])
         return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
-        others = self._others(session, resource_id)
-        if others is not None:
-            _patch(session, resource_id, others)
+        other_nats = self._other_nats(session, resource_id)
+        if other_nats is not None:
+            _patch(session, resource_id, other_nats)
 
-    def _others(self, session: Session, key: str) -> list[JsonObject] | None:
+    def _other_nats(self, session: Session, key: str) -> list[JsonObject] | None:
         """The router's other gateways; None where there is no router."""
-        found = or_none(session, "compute", "routers.get", _of_nat(key))
-        if found is None:
+        router = or_none(session, "compute", "routers.get", _nat_router(key))
+        if router is None:
             return None
-        return [nat for nat in found.get("nats", ()) if nat["name"] != key.split("/")[3]]
+        return [nat for nat in router.get("nats", ()) if nat["name"] != key.split("/")[3]]
 
 
 def _entry(inputs: Properties) -> JsonObject:
@@ -131,7 +131,7 @@ def _entry(inputs: Properties) -> JsonObject:
 
 
 def _patch(session: Session, key: str, nats: list[JsonObject]) -> None:
-    session.cloud.call("compute", "routers.patch", _of_nat(key), {"nats": nats})
+    session.cloud.call("compute", "routers.patch", _nat_router(key), {"nats": nats})
 
 
 def _router(resource_id: str) -> JsonObject:
@@ -139,6 +139,6 @@ def _router(resource_id: str) -> JsonObject:
     return {"project": project, "region": region, "router": name}
 
 
-def _of_nat(key: str) -> JsonObject:
+def _nat_router(key: str) -> JsonObject:
     project, region, router, _ = key.split("/")
     return {"project": project, "region": region, "router": router}

@@ -23,7 +23,7 @@ class NoSuchKind(Exception):
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedKind:
     """A kind that the server serves."""
 
     api_version: str
@@ -38,7 +38,7 @@ class Cluster:
         self._source = CredentialSource(context)
         self._lock = threading.Lock()
         self._client: tuple[Credentials, Client] | None = None
-        self._kinds: dict[tuple[str, str], Served] = {}
+        self._kinds: dict[tuple[str, str], ServedKind] = {}
 
     def probe(self) -> None:
         """Makes one small request. Raises Unreachable, also if the credentials are rejected."""
@@ -66,39 +66,41 @@ class Cluster:
         """Lines of a watch."""
         yield from self._current().stream(path, timeout_s=timeout_s, **query)
 
-    def served(self, api_version: str, kind: str) -> Served:
+    def served_kind(self, api_version: str, kind: str) -> ServedKind:
         """Raises NoSuchKind. Only hits are cached, because a CRD may be installed later."""
         with self._lock:
-            known = self._kinds.get((api_version, kind))
-        if known is not None:
-            return known
+            cached = self._kinds.get((api_version, kind))
+        if cached is not None:
+            return cached
         try:
             listed = self.get(path_of(api_version, "").rstrip("/"))
         except ApiError as e:
             if e.status == 404:
                 raise NoSuchKind(api_version, kind) from e
             raise
-        found = {
-            (api_version, entry["kind"]): Served(api_version, entry["name"], entry["namespaced"])
+        kinds = {
+            (api_version, entry["kind"]): ServedKind(
+                api_version, entry["name"], entry["namespaced"]
+            )
             for entry in listed.get("resources") or []
             if "/" not in entry["name"]
         }
         with self._lock:
-            self._kinds.update(found)
-        if (api_version, kind) not in found:
+            self._kinds.update(kinds)
+        if (api_version, kind) not in kinds:
             raise NoSuchKind(api_version, kind)
-        return found[(api_version, kind)]
+        return kinds[(api_version, kind)]
 
     def collection(self, manifest: JsonObject) -> str:
         """The path to POST the object to. Raises NoSuchKind."""
-        served = self.served(str(manifest["apiVersion"]), str(manifest["kind"]))
+        served = self.served_kind(str(manifest["apiVersion"]), str(manifest["kind"]))
         return path_of(
             served.api_version, served.plural, namespace=self._namespace(served, manifest)
         )
 
     def path(self, manifest: JsonObject) -> str:
         """The object's own path. Raises NoSuchKind."""
-        served = self.served(str(manifest["apiVersion"]), str(manifest["kind"]))
+        served = self.served_kind(str(manifest["apiVersion"]), str(manifest["kind"]))
         return path_of(
             served.api_version,
             served.plural,
@@ -106,7 +108,7 @@ class Cluster:
             self._namespace(served, manifest),
         )
 
-    def _namespace(self, served: Served, manifest: JsonObject) -> str | None:
+    def _namespace(self, served: ServedKind, manifest: JsonObject) -> str | None:
         return manifest["metadata"].get("namespace") or "default" if served.namespaced else None
 
     def _current(self) -> Client:

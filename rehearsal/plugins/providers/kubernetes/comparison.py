@@ -11,39 +11,39 @@ Path = tuple[str | int, ...]
 _PLAIN: Final = re.compile(r"^[A-Za-z_$][A-Za-z0-9_$]*$")
 
 
-def prune(live: Any, wanted: Any) -> Any:
-    """`live` with only the keys that `wanted` has; lists go by index, without appended items."""
-    if isinstance(live, dict) and isinstance(wanted, dict):
-        return {key: prune(live[key], item) for key, item in wanted.items() if key in live}
-    if isinstance(live, list) and isinstance(wanted, list):
-        return [prune(item, like) for item, like in zip(live, wanted, strict=False)]
+def prune(live: Any, requested: Any) -> Any:
+    """`live` with only the keys that `requested` has; lists go by index, without appended items."""
+    if isinstance(live, dict) and isinstance(requested, dict):
+        return {key: prune(live[key], item) for key, item in requested.items() if key in live}
+    if isinstance(live, list) and isinstance(requested, list):
+        return [prune(item, like) for item, like in zip(live, requested, strict=False)]
     return live
 
 
 def compare(old: Any, new: Any, path: Path = ()) -> dict[Path, Change]:
     """Every difference, at its deepest path; an added map or list is one difference."""
     if isinstance(old, dict) and isinstance(new, dict):
-        found: dict[Path, Change] = {}
+        changes: dict[Path, Change] = {}
         for key in [*new, *(k for k in old if k not in new)]:
             if key not in old or (old[key] is None and new.get(key) is not None):
                 if new[key] is not None:
-                    found[(*path, key)] = "add"
+                    changes[(*path, key)] = "add"
             elif key not in new or (new[key] is None and old[key] is not None):
-                found[(*path, key)] = "delete"
+                changes[(*path, key)] = "delete"
             else:
-                found |= compare(old[key], new[key], (*path, key))
-        return found
+                changes |= compare(old[key], new[key], (*path, key))
+        return changes
     if isinstance(old, list) and isinstance(new, list):
-        found = {}
+        changes = {}
         for index in range(max(len(old), len(new))):
             here = (*path, index)
             if index >= len(old):
-                found[here] = "add"
+                changes[here] = "add"
             elif index >= len(new):
-                found[here] = "delete"
+                changes[here] = "delete"
             else:
-                found |= compare(old[index], new[index], here)
-        return found
+                changes |= compare(old[index], new[index], here)
+        return changes
     return {} if _same(old, new) else {path: "update"}
 
 

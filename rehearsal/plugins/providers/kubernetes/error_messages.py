@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from slicewright.kubeapi import ApiError, JsonObject
-from slicewright.rehearsal.plugins.providers.kubernetes.objects import Conflict, Refused
+from slicewright.rehearsal.plugins.providers.kubernetes.objects import Conflict, UpdateRefused
 
 _CONFLICT_HELP: Final = (
     "https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/"
@@ -41,7 +41,7 @@ def reasons_with(prefix: str, reasons: Sequence[str]) -> list[str]:
     return [prefix + reasons[0], *reasons[1:]]
 
 
-def refusal(refused: Refused, manager: str) -> str:
+def refusal(refused: UpdateRefused, manager: str) -> str:
     """The server's answer to an update, with help where another manager owns a field."""
     if not isinstance(refused, Conflict):
         return str(refused)

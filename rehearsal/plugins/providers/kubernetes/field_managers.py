@@ -24,7 +24,7 @@ CREATOR: Final = "pulumi-kubernetes"
 """The manager of every create."""
 
 
-def chosen(manifest: JsonObject, old_outputs: Properties) -> str:
+def field_manager(manifest: JsonObject, old_outputs: Properties) -> str:
     """The manager to apply with: the annotation's, else the stored one, else a new one."""
     named = pulumi_annotations.annotation(manifest, pulumi_annotations.FIELD_MANAGER)
     stored = unwrap(old_outputs.get("__fieldManager"))
@@ -82,19 +82,19 @@ def without_ignored(
         steps = path.split(".")
         if _manage(theirs, steps) and not _manage(ours, steps):
             _set(applied, steps, None)
-        elif (found := _at(live, steps)) is not None:
-            _set(applied, steps, found)
+        elif (live_value := _value_at(live, steps)) is not None:
+            _set(applied, steps, live_value)
     return applied
 
 
 def _manage(entries: Sequence[JsonObject], steps: Sequence[str]) -> bool:
     return any(
-        _at(entry.get("fieldsV1") or {}, [f"f:{step}" for step in steps]) is not None
+        _value_at(entry.get("fieldsV1") or {}, [f"f:{step}" for step in steps]) is not None
         for entry in entries
     )
 
 
-def _at(value: Any, steps: Sequence[str]) -> Any:
+def _value_at(value: Any, steps: Sequence[str]) -> Any:
     for step in steps:
         if not isinstance(value, dict) or step not in value:
             return None

@@ -77,10 +77,10 @@ def _write_struct(type_name: str, value: JsonObject) -> JsonObject:
         if key not in fields or item is None:
             continue
         field_type, flags = fields[key]
-        kept = _write(field_type, item)
-        if "p" not in flags and _is_omitted(kept, field_type, flags):
+        field_value = _write(field_type, item)
+        if "p" not in flags and _is_omitted(field_value, field_type, flags):
             continue
-        written[key] = kept
+        written[key] = field_value
     return written
 
 
@@ -128,8 +128,8 @@ def _scalar(type_name: str, value: Any) -> Any:
             return value if isinstance(value, str) else _expect(int, value, type_name)
 
 
-def _expect(wanted: type, value: Any, type_name: str) -> Any:
+def _expect(expected: type, value: Any, type_name: str) -> Any:
     # In Python a bool is an int; in Go it is not.
-    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         raise Unconvertible(f"{value!r} is not of type {type_name}")
     return value

@@ -57,7 +57,7 @@ _KEEP: Final = "helm.sh/resource-policy"
 _WAITED_FOR: Final = ("Deployment", "DaemonSet", "Service", "Job")
 
 
-class Failed(Exception):
+class ReleaseFailed(Exception):
     """The release failed; `record` is its stored state."""
 
     def __init__(self, message: str, record: Record) -> None:
@@ -65,7 +65,7 @@ class Failed(Exception):
         self.record = record
 
 
-class NotLoaded(Exception):
+class NoRelease(Exception):
     """The release does not exist in the cluster."""
 
 
@@ -83,7 +83,7 @@ class Options:
     cleanup_on_fail: bool
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Any]) -> Options:
+    def from_inputs(cls, inputs: Mapping[str, Any]) -> Options:
         return cls(
             timeout_s=float(inputs.get("timeout") or 300),
             skip_await=bool(inputs.get("skipAwait")),
@@ -113,7 +113,7 @@ class Helm:
             self._create_namespace()
         before = helm_storage.latest(self.cluster, self.namespace, self.name)
         if before is not None and before.status == "deployed":
-            raise Failed("cannot re-use a name that is still in use", before)
+            raise ReleaseFailed("cannot re-use a name that is still in use", before)
         return self._apply_revision(
             chart, values, options, before, deadline, "pending-install", "Install complete"
         )
@@ -126,7 +126,7 @@ class Helm:
         deadline = time.monotonic() + options.timeout_s
         before = helm_storage.latest(self.cluster, self.namespace, self.name)
         if before is None:
-            raise NotLoaded(f'"{self.name}" has no deployed releases')
+            raise NoRelease(f'"{self.name}" has no deployed releases')
         return self._apply_revision(
             chart, values, options, before, deadline, "pending-upgrade", "Upgrade complete"
         )
@@ -139,7 +139,7 @@ class Helm:
         """
         record = helm_storage.latest(self.cluster, self.namespace, self.name)
         if record is None:
-            raise NotLoaded(f"uninstall: Release not loaded: {self.name}: release: not found")
+            raise NoRelease(f"uninstall: Release not loaded: {self.name}: release: not found")
         deadline = time.monotonic() + options.timeout_s
         helm_storage.save(
             self.cluster,
@@ -174,7 +174,8 @@ class Helm:
         done: str,
     ) -> Record:
         manifests = [
-            self._owned(manifest) for manifest in chart.render(values, self.name, self.namespace)
+            self._with_ownership(manifest)
+            for manifest in chart.render(values, self.name, self.namespace)
         ]
         at = helm_storage.now()
         record = Record(
@@ -202,7 +203,7 @@ class Helm:
             why = e.reasons[0] if isinstance(e, NotReady) else str(e)
             record = record.with_status("failed", why)
             helm_storage.save(self.cluster, record)
-            raise Failed(why, record) from e
+            raise ReleaseFailed(why, record) from e
         if before is not None and before.status in ("deployed", "failed"):
             helm_storage.save(self.cluster, before.with_status("superseded", before.description))
         record = record.with_status("deployed", done)
@@ -224,10 +225,10 @@ class Helm:
                     ),
                 )
             )
-        kept = {_identity(manifest) for manifest in record.manifests}
+        identities = {_identity(manifest) for manifest in record.manifests}
         for manifest in before.manifests if before else ():
             if (
-                _identity(manifest) not in kept
+                _identity(manifest) not in identities
                 and (manifest["metadata"].get("annotations") or {}).get(_KEEP) != "keep"
             ):
                 self._delete(manifest)
@@ -267,8 +268,8 @@ class Helm:
         """
         for hook in hooks:
             # Of an upgrade that was interrupted: the delete policy before-hook-creation.
-            if left := self._delete(hook):
-                self._await_gone(left, deadline)
+            if remaining := self._delete(hook):
+                self._await_gone(remaining, deadline)
         for hook in hooks:
             path = self.cluster.path(hook)
             live = self.cluster.create(self.cluster.collection(hook), hook, fieldManager=_MANAGER)
@@ -375,7 +376,7 @@ class Helm:
             show_status=self.show_status,
         )
 
-    def _owned(self, manifest: JsonObject) -> JsonObject:
+    def _with_ownership(self, manifest: JsonObject) -> JsonObject:
         """The manifest with Helm's ownership labels and annotations."""
         metadata = manifest["metadata"]
         labels = {**(metadata.get("labels") or {}), "app.kubernetes.io/managed-by": "Helm"}

@@ -32,10 +32,10 @@ class JsonPath:
 
     def find(self, value: Any) -> list[Any]:
         """All values that match the path."""
-        found = [value]
+        values = [value]
         for step in self._steps:
-            found = [inner for outer in found for inner in _apply(step, outer)]
-        return found
+            values = [inner for outer in values for inner in _apply(step, outer)]
+        return values
 
 
 def parse(text: str) -> JsonPath:
@@ -87,9 +87,9 @@ def _passes(step: re.Match[str], item: Any) -> bool:
         return True
     literal = step["value"]
     if literal[0] in "\"'":
-        wanted: Any = literal[1:-1]
+        expected: Any = literal[1:-1]
     elif literal in ("true", "false"):
-        wanted = literal == "true"
+        expected = literal == "true"
     else:
-        wanted = float(literal)
-    return bool((item == wanted) == (step["op"] == "=="))
+        expected = float(literal)
+    return bool((item == expected) == (step["op"] == "=="))

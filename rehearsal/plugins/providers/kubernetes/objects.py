@@ -37,7 +37,7 @@ _MANAGED_DELETE: Final = frozenset(
 """Kinds whose deletion skipAwait applies to."""
 
 
-class Refused(Exception):
+class UpdateRefused(Exception):
     """The API server rejected an update; `live` is the unchanged object."""
 
     def __init__(self, message: str, live: JsonObject) -> None:
@@ -45,7 +45,7 @@ class Refused(Exception):
         self.live = live
 
 
-class Conflict(Refused):
+class Conflict(UpdateRefused):
     """Another field manager owns a field that the update sets."""
 
 
@@ -124,7 +124,7 @@ def update(
                 continue  # the object changed between the read and the write
             if dry_run:
                 raise
-            kind = Conflict if owned_by_another else Refused
+            kind = Conflict if owned_by_another else UpdateRefused
             raise kind(e.message, live) from e
     raise AssertionError("the last attempt returns or raises")
 
@@ -204,10 +204,10 @@ def _rule(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[Rule |
     return readiness.rule_for(live, await_all=op.await_all), readiness.limit_s(live, op.timeout_s)
 
 
-def read(op: Operation, wanted: JsonObject) -> JsonObject | None:
+def read(op: Operation, manifest: JsonObject) -> JsonObject | None:
     """The live object; None if it or its kind does not exist. Raises ApiError, Unreachable."""
     try:
-        return op.cluster.get(op.cluster.path(wanted))
+        return op.cluster.get(op.cluster.path(manifest))
     except NoSuchKind:
         return None
     except ApiError as e:
@@ -264,7 +264,7 @@ def delete(op: Operation, manifest: JsonObject) -> None:
 
 def _body(cluster: Cluster, manifest: JsonObject) -> JsonObject:
     """The manifest, without a namespace that Check gave to a cluster-scoped object."""
-    if cluster.served(str(manifest["apiVersion"]), str(manifest["kind"])).namespaced:
+    if cluster.served_kind(str(manifest["apiVersion"]), str(manifest["kind"])).namespaced:
         return manifest
     return {
         **manifest,
@@ -274,4 +274,12 @@ def _body(cluster: Cluster, manifest: JsonObject) -> JsonObject:
     }
 
 
-__all__ = ["Conflict", "Gone", "InvalidWaitFor", "NotReady", "Operation", "Refused", "Unreachable"]
+__all__ = [
+    "Conflict",
+    "Gone",
+    "InvalidWaitFor",
+    "NotReady",
+    "Operation",
+    "Unreachable",
+    "UpdateRefused",
+]

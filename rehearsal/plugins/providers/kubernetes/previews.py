@@ -12,7 +12,7 @@ from slicewright.rehearsal.plugins.providers.kubernetes.objects import (
     Conflict,
     Gone,
     Operation,
-    Refused,
+    UpdateRefused,
 )
 
 
@@ -70,7 +70,9 @@ def update(
     except ApiError as e:
         if e.status in (403, 404):
             return request.new_inputs
-        refused = Conflict(e.message, {}) if objects.is_conflict(e) else Refused(e.message, {})
+        refused = (
+            Conflict(e.message, {}) if objects.is_conflict(e) else UpdateRefused(e.message, {})
+        )
         why = error_messages.refusal(refused, manager)
         raise ProviderError(error_messages.not_live(request.id, why)) from e
     initial = state.initial_api_version_of(request.old_outputs) or str(manifest["apiVersion"])

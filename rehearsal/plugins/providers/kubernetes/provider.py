@@ -63,7 +63,7 @@ class KubernetesProvider(ProviderPlugin):
 
     def __init__(self) -> None:
         super().__init__()
-        self._settings = Settings.of({})
+        self._settings = Settings.from_inputs({})
         self._cluster: Cluster | None = None
         self._unreachable = "not configured"
         self._default_namespace = "default"
@@ -77,7 +77,7 @@ class KubernetesProvider(ProviderPlugin):
         )
 
     def configure(self, request: ConfigureRequest) -> None:
-        self._settings = settings = Settings.of(request.inputs)
+        self._settings = settings = Settings.from_inputs(request.inputs)
         self._cluster = None
         try:
             context = kubeconfig.read(
@@ -152,7 +152,7 @@ class KubernetesProvider(ProviderPlugin):
         if request.type == RELEASE:
             return self._releases(urn).create(request)
         manifest = normalise(unwrap(inputs))
-        manager = field_managers.chosen(manifest, {})
+        manager = field_managers.field_manager(manifest, {})
         if request.preview:
             return Created(
                 "",
@@ -186,7 +186,7 @@ class KubernetesProvider(ProviderPlugin):
 
     def read(self, request: ReadRequest) -> ReadBack | None:
         inputs, outputs = request.inputs, request.outputs
-        wanted = state.identity(request.type, request.id, outputs)
+        identity = state.identity(request.type, request.id, outputs)
         if self._cluster is None:
             self._unreachable_stored(request.urn, "read")
             return None
@@ -195,7 +195,7 @@ class KubernetesProvider(ProviderPlugin):
         old_inputs = state.inputs_of(outputs, inputs)
         op = self._operation(request.urn, old_inputs, request.timeout_s)
         try:
-            live = objects.read(op, wanted)
+            live = objects.read(op, identity)
         except (ApiError, Unreachable) as e:
             raise ProviderError(str(e)) from e
         if live is None:
@@ -208,7 +208,7 @@ class KubernetesProvider(ProviderPlugin):
             new_inputs,
             marked,
             initial_api_version=state.initial_api_version_of(outputs) or str(live["apiVersion"]),
-            manager=field_managers.chosen(live, outputs),
+            manager=field_managers.field_manager(live, outputs),
         )
         shown_inputs = mark_secret_kind(copy_marks(new_inputs, stored))
         try:
@@ -226,7 +226,7 @@ class KubernetesProvider(ProviderPlugin):
         if request.type == RELEASE:
             return self._releases(urn).update(request)
         manifest = normalise(unwrap(inputs))
-        manager = field_managers.chosen(manifest, request.old_outputs)
+        manager = field_managers.field_manager(manifest, request.old_outputs)
         force = self._forces(manifest)
         if request.preview:
             return previews.update(self._dry_run(urn), request, manifest, manager, force=force)
@@ -242,7 +242,7 @@ class KubernetesProvider(ProviderPlugin):
             )
         except (objects.Gone, NoSuchKind) as e:
             raise ProviderError(error_messages.gone(urn, e)) from e
-        except objects.Refused as e:
+        except objects.UpdateRefused as e:
             why = error_messages.not_live(request.id, error_messages.refusal(e, manager))
             raise InitFailed(id=request.id, outputs=outputs(e.live), reasons=[why]) from e
         except (ApiError, Unreachable) as e:
@@ -298,8 +298,8 @@ class KubernetesProvider(ProviderPlugin):
 
     def _forces(self, manifest: JsonObject) -> bool:
         """Whether to take over fields that another manager owns."""
-        asked = pulumi_annotations.annotation(manifest, pulumi_annotations.PATCH_FORCE)
-        return self._settings.patch_force or asked == "true"
+        forced = pulumi_annotations.annotation(manifest, pulumi_annotations.PATCH_FORCE)
+        return self._settings.patch_force or forced == "true"
 
     def _reachable(self) -> Cluster:
         if self._cluster is None:

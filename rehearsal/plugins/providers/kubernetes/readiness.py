@@ -71,19 +71,19 @@ class Deployment:
         if status.get("observedGeneration") != live["metadata"].get("generation"):
             return Verdict(False)
         revision = _revision(live)
-        wanted = (live.get("spec") or {}).get("replicas", 1)
+        replicas = (live.get("spec") or {}).get("replicas", 1)
         owned = [
             item
             for item in related.items("replicasets")
             if _is_owned(item, live) and _revision(item) == revision
         ]
         ready = sum((item.get("status") or {}).get("readyReplicas", 0) for item in owned)
-        if revision is None or not owned or ready < wanted:
+        if revision is None or not owned or ready < replicas:
             if wrong := pod_error(related.items("pods")):
                 return Verdict(False, wrong, severity=Severity.WARNING)
             return Verdict(
                 False,
-                f"Waiting for app ReplicaSet to be available ({ready}/{wanted} Pods available)",
+                f"Waiting for app ReplicaSet to be available ({ready}/{replicas} Pods available)",
             )
         if _condition(live, "Available").get("status") != "True":
             return Verdict(False, "Waiting for the Deployment to become available")
@@ -215,8 +215,8 @@ class ResourceQuota(_Polled):
     """The quota controller has copied the limits to the status."""
 
     def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
-        wanted = (live.get("spec") or {}).get("hard") or {}
-        return Verdict(((live.get("status") or {}).get("hard") or {}) == wanted)
+        limits = (live.get("spec") or {}).get("hard") or {}
+        return Verdict(((live.get("status") or {}).get("hard") or {}) == limits)
 
 
 class AnyKind(ObjectRule):
@@ -300,19 +300,19 @@ def pod_error(pods: Iterable[JsonObject]) -> str:
     for pod in pods:
         metadata, status = pod["metadata"], pod.get("status") or {}
         waiting = [
-            (one.get("state") or {}).get("waiting")
-            for one in status.get("containerStatuses") or ()
-            if not one.get("ready")
+            (container.get("state") or {}).get("waiting")
+            for container in status.get("containerStatuses") or ()
+            if not container.get("ready")
         ]
         errors = [
-            f"[{one['reason']}] {one.get('message', '')}"
-            for one in waiting
-            if one and one.get("reason") != "ContainerCreating"
+            f"[{container['reason']}] {container.get('message', '')}"
+            for container in waiting
+            if container and container.get("reason") != "ContainerCreating"
         ]
         if errors:
             ready = _condition(pod, "ContainersReady").get("message", "")
-            found = "\n".join(errors)
-            return f"[Pod {metadata['namespace']}/{metadata['name']}]: {ready}{found}"
+            message = "\n".join(errors)
+            return f"[Pod {metadata['namespace']}/{metadata['name']}]: {ready}{message}"
     return ""
 
 

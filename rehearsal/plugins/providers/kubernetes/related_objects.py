@@ -108,10 +108,13 @@ class WatchedObjects:
         with self._changed:
             return time.monotonic() - self._changed_at.get(name, time.monotonic())
 
-    def wait(self, seen: int, timeout_s: float) -> int:
-        """Waits until the revision is not `seen`, or for the timeout. The current revision."""
+    def wait(self, last_revision: int, timeout_s: float) -> int:
+        """Waits until the revision is no longer `last_revision`, or for the timeout.
+
+        Returns the current revision.
+        """
         with self._changed:
-            if self._revision == seen:
+            if self._revision == last_revision:
                 self._changed.wait(timeout_s)
             return self._revision
 

@@ -35,10 +35,10 @@ from slicewright.rehearsal.plugins.engine.requests import (
 from slicewright.rehearsal.plugins.providers.kubernetes import helm_storage
 from slicewright.rehearsal.plugins.providers.kubernetes.cluster import Cluster
 from slicewright.rehearsal.plugins.providers.kubernetes.helm import (
-    Failed,
     Helm,
-    NotLoaded,
+    NoRelease,
     Options,
+    ReleaseFailed,
     resource_names,
 )
 from slicewright.rehearsal.plugins.providers.kubernetes.helm_storage import Record
@@ -85,12 +85,12 @@ class Releases:
         if request.preview:
             return Created("", {**inputs, "status": UNKNOWN, "resourceNames": UNKNOWN})
         helm = self._helm(plain["namespace"], plain["name"])
-        options = Options.of(plain)
+        options = Options.from_inputs(plain)
         release_id = f"{plain['namespace']}/{plain['name']}"
         try:
             record = helm.install(chart_of(plain), plain["values"], options)
-        except Failed as e:
-            why = _why(release_id, str(e))
+        except ReleaseFailed as e:
+            why = _failure_text(release_id, str(e))
             if plain.get("atomic"):
                 helm.uninstall(options, None)
                 raise ProviderError(
@@ -111,13 +111,13 @@ class Releases:
             return {**inputs, "status": UNKNOWN, "resourceNames": UNKNOWN}
         helm = self._helm(plain["namespace"], plain["name"])
         try:
-            record = helm.upgrade(chart_of(plain), plain["values"], Options.of(plain))
-        except Failed as e:
-            text = f'Helm release "{request.id}" {_FAILED}: {_why(request.id, str(e))}'
+            record = helm.upgrade(chart_of(plain), plain["values"], Options.from_inputs(plain))
+        except ReleaseFailed as e:
+            text = f'Helm release "{request.id}" {_FAILED}: {_failure_text(request.id, str(e))}'
             raise InitFailed(
                 id=request.id, outputs=_outputs(inputs, e.record), reasons=[text]
             ) from e
-        except (ApiError, Unreachable, NotLoaded, NoSuchChart) as e:
+        except (ApiError, Unreachable, NoRelease, NoSuchChart) as e:
             raise ProviderError(str(e)) from e
         return _outputs(inputs, record)
 
@@ -141,20 +141,20 @@ class Releases:
         except NoSuchChart:
             chart = None
         try:
-            helm.uninstall(Options.of(plain), chart)
+            helm.uninstall(Options.from_inputs(plain), chart)
         except NotReady as e:
             raise ProviderError(
                 f"uninstallation of {name} completed with 1 error(s): {'; '.join(e.reasons)}; "
-                f"{_left(e.live)}"
+                f"{_remains_text(e.live)}"
             ) from e
-        except (ApiError, Unreachable, NotLoaded) as e:
+        except (ApiError, Unreachable, NoRelease) as e:
             raise ProviderError(str(e)) from e
 
     def _helm(self, namespace: str, name: str) -> Helm:
         return Helm(self.cluster(), namespace, name, self.show_status, self.cancelled)
 
 
-def _why(release_id: str, error: str) -> str:
+def _failure_text(release_id: str, error: str) -> str:
     if error == "context deadline exceeded":
         return (
             "failed to become available within allocated timeout. "
@@ -163,16 +163,16 @@ def _why(release_id: str, error: str) -> str:
     return f"Helm Release {release_id}: {error}"
 
 
-def _left(live: JsonObject) -> str:
+def _remains_text(live: JsonObject) -> str:
     """What an uninstall has waited for in vain, as last seen."""
-    found = f"{live.get('kind')} {live.get('metadata', {}).get('name')} is still there"
+    message = f"{live.get('kind')} {live.get('metadata', {}).get('name')} is still there"
     conditions = (live.get("status") or {}).get("conditions") or ()
-    said = [
+    messages = [
         f"{condition['type']}={condition['status']} {condition.get('reason', '')}: "
         f"{condition.get('message', '')}"
         for condition in conditions
     ]
-    return f"{found} ({'; '.join(said)})" if said else found
+    return f"{message} ({'; '.join(messages)})" if messages else message
 
 
 def _outputs(inputs: Properties, record: Record) -> Properties:
@@ -185,9 +185,9 @@ def _outputs(inputs: Properties, record: Record) -> Properties:
         "status": record.status,
         "version": record.chart_version,
     }
-    shown = copy_marks(unwrap(inputs), inputs)
+    outputs = copy_marks(unwrap(inputs), inputs)
     return {
-        **shown,
+        **outputs,
         "status": status,
         "resourceNames": resource_names(record),
         "__inputs": Secret(unwrap(inputs)),

@@ -64,7 +64,7 @@ def check_inputs(
             if isinstance(inputs["values"], dict):
                 failures += [
                     CheckFailure(f"values.{path}", why)
-                    for path, why in chart.check(_known(inputs["values"]))
+                    for path, why in chart.check(_without_unknowns(inputs["values"]))
                 ]
         except NoSuchChart as e:
             failures.append(CheckFailure("chart", str(e)))
@@ -102,8 +102,8 @@ def difference_of(old_inputs: Properties, new_inputs: Properties) -> Difference:
     )
 
 
-def _known(value: Any) -> Any:
+def _without_unknowns(value: Any) -> Any:
     """The values without unknown ones, so that the rest can be checked in a preview."""
     if isinstance(value, dict):
-        return {key: _known(item) for key, item in value.items() if item is not UNKNOWN}
+        return {key: _without_unknowns(item) for key, item in value.items() if item is not UNKNOWN}
     return value

@@ -40,7 +40,7 @@ class Scopes:
             return learnt
         if self._cluster is not None:
             try:
-                return self._cluster.served(api_version, kind).namespaced
+                return self._cluster.served_kind(api_version, kind).namespaced
             except (NoSuchKind, ApiError, Unreachable):
                 pass  # the CRD does not exist yet, and this run has not declared it
         return True

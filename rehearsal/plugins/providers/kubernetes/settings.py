@@ -27,7 +27,7 @@ class Settings:
     await_all: bool
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Any]) -> Settings:
+    def from_inputs(cls, inputs: Mapping[str, Any]) -> Settings:
         """From the inputs of Configure."""
         plain = unwrap(dict(inputs))
         return cls(

@@ -24,9 +24,9 @@ def outputs_of(
     manager: str,
 ) -> Properties:
     """The outputs to store. `marked`: the inputs with their Secret marks, which both get."""
-    shown = with_underscores(live) if live.get("kind") == "CustomResourceDefinition" else live
+    live_object = with_underscores(live) if live.get("kind") == "CustomResourceDefinition" else live
     return {
-        **mark_secret_kind(copy_marks(shown, marked)),
+        **mark_secret_kind(copy_marks(live_object, marked)),
         _INPUTS: mark_secret_kind(copy_marks(inputs, marked)),
         _INITIAL_API_VERSION: initial_api_version,
         _FIELD_MANAGER: manager,

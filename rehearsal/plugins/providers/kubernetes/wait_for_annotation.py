@@ -57,8 +57,8 @@ class Condition(ObjectRule):
                 return Verdict(False, f"Generation {observed} is less than expected {generation}")
             if str(condition["status"]).lower() == self.status.lower():
                 return Verdict(True)
-            found = f"{condition['type']}={condition['status']}"
-            return Verdict(False, f"Resource has condition {found} (want {self.status})")
+            actual = f"{condition['type']}={condition['status']}"
+            return Verdict(False, f"Resource has condition {actual} (want {self.status})")
         return Verdict(False)
 
 
@@ -72,22 +72,22 @@ class Expression(ObjectRule):
 
     def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         waiting = f"Waiting for {{{self.path.text}}}{self.operator or ''}{self.value}"
-        found = self.path.find(live)
-        if not found:
+        values = self.path.find(live)
+        if not values:
             return Verdict(self.operator == "!=", waiting)
         if self.operator is None:
             return Verdict(True)
-        if len(found) > 1:
+        if len(values) > 1:
             return Verdict(
-                False, f"{waiting} (the path matches {len(found)} values, one is needed)"
+                False, f"{waiting} (the path matches {len(values)} values, one is needed)"
             )
-        if isinstance(found[0], (dict, list)):
+        if isinstance(values[0], (dict, list)):
             return Verdict(
                 False,
                 f"{waiting} (the path leads to a "
-                f"{'map' if isinstance(found[0], dict) else 'list'}, not a value)",
+                f"{'map' if isinstance(values[0], dict) else 'list'}, not a value)",
             )
-        text = _text(found[0])
+        text = _text(values[0])
         if self._holds(text):
             return Verdict(True)
         return Verdict(False, f'{waiting} (found "{text}")')

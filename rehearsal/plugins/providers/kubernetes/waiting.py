@@ -92,14 +92,14 @@ def await_ready(
     }
     identity = {key: live[key] for key in ("apiVersion", "kind")}
     deadline = time.monotonic() + timeout_s
-    shown: set[str] = set()
+    reported: set[str] = set()
 
     def show(severity: Severity, text: str) -> None:
-        if text and text not in shown:
-            shown.add(text)
+        if text and text not in reported:
+            reported.add(text)
             show_status(severity, text)
 
-    seen, fresh = 0, True
+    revision, fresh = 0, True
     with WatchedObjects(cluster, collections) as related:
         try:
             while True:
@@ -122,11 +122,11 @@ def await_ready(
                     raise NotReady((_interrupted(live),), live)
                 if time.monotonic() >= deadline:
                     raise NotReady(rule.on_timeout(live), live)
-                reached = related.wait(seen, _TICK_S)
-                fresh = reached != seen or verdict.recheck
-                seen = reached
+                reached = related.wait(revision, _TICK_S)
+                fresh = reached != revision or verdict.recheck
+                revision = reached
         finally:
-            if shown:
+            if reported:
                 show_status(Severity.INFO, "")
 
 

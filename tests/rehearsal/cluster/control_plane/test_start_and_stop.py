@@ -237,7 +237,7 @@ def test_a_name_that_gke_or_eks_would_refuse_is_refused(
 
 def test_ports_chosen_at_once_are_different() -> None:
     with ThreadPoolExecutor(8) as threads:
-        held = list(threads.map(lambda _: ports.hold(), range(200)))
+        held = list(threads.map(lambda _: ports.hold_port(), range(200)))
     try:
         assert len({port.number for port in held}) == 200
     finally:
@@ -246,11 +246,11 @@ def test_ports_chosen_at_once_are_different() -> None:
 
 
 def test_a_held_port_is_refused_to_others_and_open_to_the_server() -> None:
-    held = ports.hold()
+    held = ports.hold_port()
     try:
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
             other.bind(("127.0.0.1", held.number))
-        assert ports.hold(held.number).number != held.number
+        assert ports.hold_port(held.number).number != held.number
         with socket.socket() as server:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             server.bind(("127.0.0.1", held.number))

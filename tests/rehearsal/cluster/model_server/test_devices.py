@@ -12,7 +12,12 @@ from slicewright.node_agent.nvml.observed import (
     ObservedGpu,
 )
 from slicewright.node_agent.nvml.observed import OfferedProfile as Offered
-from slicewright.rehearsal.cluster.model_server.devices import Device, NoDevice, chosen, devices
+from slicewright.rehearsal.cluster.model_server.devices import (
+    Device,
+    NoDevice,
+    devices,
+    replica_devices,
+)
 from slicewright.rehearsal.cluster.model_server.devices import tokens_per_second as rate
 
 NONE = Engines(decoders=0, encoders=0, jpeg=0, ofa=0)
@@ -76,9 +81,9 @@ def test_missing_driver_gives_vllms_message() -> None:
 
 def test_a_replica_over_several_devices_needs_that_many() -> None:
     two = found(whole(0, 132), whole(1, 132))
-    assert chosen(two, 2) == two
+    assert replica_devices(two, 2) == two
     with pytest.raises(NoDevice, match=r"tensor_parallel_size \(2\) to less than max local gpu"):
-        chosen(found(cut(0, partition("MIG-a", 60))), 2)
+        replica_devices(found(cut(0, partition("MIG-a", 60))), 2)
 
 
 def test_tokens_follow_the_multiprocessors_of_a_partition() -> None:

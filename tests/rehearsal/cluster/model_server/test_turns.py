@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewright.rehearsal.cluster.model_server.engine import Engine
-from slicewright.rehearsal.cluster.model_server.serving import own_part
+from slicewright.rehearsal.cluster.model_server.serving import share_of_time
 from slicewright.rehearsal.cluster.model_server.turns import Turns
 
 _RATE = 320.0
@@ -25,13 +25,13 @@ def made(directory: Path, devices: Sequence[str], *, seconds: float) -> list[int
     servers = [
         (Engine(_RATE, 8), [Turns(directory / device, str(i))]) for i, device in enumerate(devices)
     ]
-    asked = [engine.submit(prompt_tokens=20, wanted=1_000_000) for engine, _ in servers]
+    asked = [engine.submit(prompt_tokens=20, answer_tokens=1_000_000) for engine, _ in servers]
     with ExitStack() as computing:
         for _, turns in servers:
             computing.enter_context(turns[0].computing())
         for _ in range(round(seconds / _STEP_S)):
             for engine, turns in servers:
-                engine.advance(own_part(_STEP_S, turns))
+                engine.advance(share_of_time(_STEP_S, turns))
     return [one.generated for one in asked]
 
 
@@ -56,9 +56,9 @@ def test_who_has_answered_leaves_its_part_to_the_others(tmp_path: Path) -> None:
     one, other = (Turns(tmp_path, name) for name in ("a", "b"))
     with one.computing():
         with other.computing():
-            assert own_part(1.0, [one]) == 0.5
-        assert own_part(1.0, [one]) == 1.0
+            assert share_of_time(1.0, [one]) == 0.5
+        assert share_of_time(1.0, [one]) == 1.0
 
 
 def test_server_alone_on_the_device_has_all_of_its_time() -> None:
-    assert own_part(1.0, []) == 1.0
+    assert share_of_time(1.0, []) == 1.0

@@ -190,8 +190,8 @@ def test_after_an_uninstall_a_job_of_nfd_takes_its_labels_back() -> None:
     (container,) = pod["containers"]
     assert (container["command"], container["args"]) == (["nfd-master"], ["-prune"])
     assert CHART.after_delete({"nfd": {"enabled": False}}, "ours", "gpu") == []
-    kept = {"node-feature-discovery": {"postDeleteCleanup": False}}
-    assert CHART.after_delete(kept, "ours", "gpu") == []
+    prior_values = {"node-feature-discovery": {"postDeleteCleanup": False}}
+    assert CHART.after_delete(prior_values, "ours", "gpu") == []
 
 
 def test_an_upgrade_first_runs_a_job_that_applies_the_crds() -> None:

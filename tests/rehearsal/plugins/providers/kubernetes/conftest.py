@@ -168,9 +168,9 @@ class Provider:
         return self.diff_checked(type_, name, old, inputs)
 
     def diff_checked(self, type_: str, name: str, old: Stored, inputs: JsonObject) -> Any:
-        known = self._known(type_, name, old)
+        is_known = self._known(type_, name, old)
         request = provider_pb2.DiffRequest(
-            **known, olds=encode(old.outputs), old_inputs=encode(old.inputs), news=encode(inputs)
+            **is_known, olds=encode(old.outputs), old_inputs=encode(old.inputs), news=encode(inputs)
         )
         return self._call(self.stub.Diff, request)
 
@@ -198,9 +198,9 @@ class Provider:
         return Stored(old.id, inputs, decode(answer.properties))
 
     def read(self, type_: str, name: str, old: Stored) -> Stored | None:
-        known = self._known(type_, name, old)
+        is_known = self._known(type_, name, old)
         request = provider_pb2.ReadRequest(
-            **known, properties=encode(old.outputs), inputs=encode(old.inputs)
+            **is_known, properties=encode(old.outputs), inputs=encode(old.inputs)
         )
         answer = self._call(self.stub.Read, request)
         return (

@@ -39,12 +39,18 @@ def objects() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def made(cluster: Any) -> None:
     """Namespace, accounts and rights are there; all else is asked for as a dry run, strictly."""
-    kept = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding")
+    prior_values = (
+        "Namespace",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "RoleBinding",
+    )
     for manifest in objects():
         if manifest["apiVersion"].startswith("cert-manager.io/"):
             continue  # its CRDs are not here
         path = PATHS[manifest["kind"]].format(manifest["metadata"].get("namespace"))
-        dry = {} if manifest["kind"] in kept else {"dryRun": "All"}
+        dry = {} if manifest["kind"] in prior_values else {"dryRun": "All"}
         cluster.admin.create(path, copy.deepcopy(manifest), fieldValidation="Strict", **dry)
 
 
