@@ -88,7 +88,11 @@ def test_a_fleet_without_an_engine_has_none_of_it() -> None:
 @pytest.mark.parametrize("engine", ["hami", "volcano"])
 def test_the_controller_reads_the_engine_in_the_pool(engine: str) -> None:
     (pool,) = (m for m in made_for(engine) if m.type.endswith(":GPUPool") and not m.read)
-    assert pool.inputs["spec"]["shares"] == {"engine": engine, "namespace": f"{engine}-system"}
+    assert pool.inputs["spec"]["shares"] == {
+        "engine": engine,
+        "namespace": f"{engine}-system",
+        "memoryUnitMiB": {"hami": 1, "volcano": 11}[engine],
+    }
 
 
 EXISTING = {
