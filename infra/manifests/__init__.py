@@ -67,9 +67,9 @@ from slicewright.infra.manifests.gpu_operator.plugin_configs import NOT_SHARED, 
 from slicewright.infra.manifests.helm_charts import ChartAddress
 from slicewright.infra.manifests.kubeconfig import kubeconfig
 from slicewright.infra.manifests.monitoring import (
-    DASHBOARD_COUNT,
     OPERATOR_GROUP,
     OPERATOR_KINDS,
+    dashboards_of,
     monitoring_chart,
     monitoring_objects,
     monitoring_values,
