@@ -26,6 +26,7 @@ def share_families(
     memory: list[Sample] = []
     compute: list[Sample] = []
     pods: list[Sample] = []
+    by_pod: list[Sample] = []
     for pool, members in memberships(shared, nodes):
         without = 0
         for node in members:
@@ -34,6 +35,7 @@ def share_families(
             for sums in _card_sums(pool, node, on_node):
                 memory += sums[0]
                 compute += sums[1]
+            by_pod += _pod_samples(pool, node, on_node)
         pods.append(Sample(labels(pool=pool.name), without))
     return (
         Family(
@@ -47,6 +49,12 @@ def share_families(
             "gauge",
             "Compute of a shared card by state: registered by the engine, allocated to pods.",
             tuple(compute),
+        ),
+        Family(
+            "slicewright_pod_card_memory_bytes",
+            "gauge",
+            "Memory of a shared card that the engine has allocated to a pod.",
+            tuple(by_pod),
         ),
         Family(
             "slicewright_pods_without_share",
@@ -81,6 +89,19 @@ def _card_sums(
             tuple(Sample(marks[state], units * unit) for state, (units, _) in amounts.items()),
             tuple(Sample(marks[state], percent / 100) for state, (_, percent) in amounts.items()),
         )
+
+
+def _pod_samples(pool: Pool, node: Node, pods: Sequence[NodePod]) -> Iterator[Sample]:
+    assert pool.shares is not None
+    for pod in pods:
+        by_card: dict[str, int] = {}
+        for share in pod.shares.allocated if pod.shares else ():
+            by_card[share.uuid] = by_card.get(share.uuid, 0) + share.memory_units
+        for uuid, units in by_card.items():
+            marks = labels(
+                pool=pool.name, node=node.name, uuid=uuid, namespace=pod.namespace, pod=pod.name
+            )
+            yield Sample(marks, units * pool.shares.memory_unit_mib * _MIB)
 
 
 def _lacks_share(pod: NodePod, pool: Pool) -> bool:

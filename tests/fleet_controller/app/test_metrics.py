@@ -15,6 +15,7 @@ from slicewright.fleet_controller.objects.layout_change import Change
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool import Pool
 from slicewright.fleet_controller.objects.shares import PoolShares
+from tests.fleet_controller.decision.test_shares import pod
 
 NOW = 1_800_000_000.0
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "controller.md"
@@ -41,7 +42,15 @@ def _exported(pool: Pool, node: Node, *, leads: bool) -> dict[str, tuple[str, se
     shares = PoolShares(engine="volcano", namespace="volcano-system")
     pools = [replace(pool, status=status, shares=shares)]
     node = replace(node, registered=(CARD,))
-    text = metrics.text(_progress(), pools, [node], NOW, leads=leads, unreadable={"GPUPool": 1})
+    text = metrics.text(
+        _progress(),
+        pools,
+        [node],
+        NOW,
+        leads=leads,
+        unreadable={"GPUPool": 1},
+        pods_on=lambda name: (pod("volcano", "GPU-0,NVIDIA,1024,10:;"),),
+    )
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
     labels: dict[str, set[str]] = {}
     for name, found in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.MULTILINE):

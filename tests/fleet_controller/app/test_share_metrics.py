@@ -27,6 +27,16 @@ def test_allocated_amounts_are_summed_by_card() -> None:
     assert 'slicewright_pods_without_share{pool="shared"} 0' in text
 
 
+def test_each_card_of_a_pod_is_attributed() -> None:
+    """Several containers of a pod on one card are one sample."""
+    two = "GPU-0,NVIDIA,1024,10:;GPU-0,NVIDIA,1024,10:GPU-1,NVIDIA,512,10:;"
+    text = written(pod("volcano", two, "a"))
+    of_pod = 'namespace="models",pod="a"'
+    for uuid, mib in (("GPU-0", 2048), ("GPU-1", 512)):
+        marks = f'pool="shared",node="n1",uuid="{uuid}",{of_pod}'
+        assert f"slicewright_pod_card_memory_bytes{{{marks}}} {mib * 2**20}" in text
+
+
 def test_pods_without_a_share_are_counted() -> None:
     assert 'slicewright_pods_without_share{pool="shared"} 1' in written(pod("volcano", None))
 

@@ -154,3 +154,15 @@ def test_an_existing_volcano_that_places_otherwise_is_refused(
     assert said in str(refused.value)
     assert CONFIG in str(refused.value)
     adopting(change, preview=True)
+
+
+@pytest.mark.usefixtures("zipapps")
+def test_the_kubelet_is_not_asked_which_pod_has_which_shared_card() -> None:
+    """It does not know: the engine's plugin gives a container other cards than it chose."""
+    raw = {**EXISTING, "fractional": {"provider": "hami"}, "node_agent": {"attribution": True}}
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    agent = named(list(recorded(fleet, "c")), "DaemonSet", "node-agent-a")
+    pod = agent["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounts <= {volume["name"] for volume in pod["volumes"]}
