@@ -113,8 +113,12 @@ SCHEMA: Manifest = object_of(
                     {
                         "engine": text("HAMi or Volcano.", enum=list(ENGINES)),
                         "namespace": text("Namespace of the engine's scheduler.", maxLength=63),
+                        "memoryUnitMiB": {
+                            **count("MiB in one unit of requested memory."),
+                            "minimum": 1,
+                        },
                     },
-                    required=("engine", "namespace"),
+                    required=("engine", "namespace", "memoryUnitMiB"),
                 ),
                 "rolloutPolicy": rollout_policy.SCHEMA,
             },

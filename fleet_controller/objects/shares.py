@@ -34,6 +34,8 @@ class PoolShares:
     engine: EngineName
     namespace: str
     """The namespace of its scheduler."""
+    memory_unit_mib: int = 1
+    """MiB in one unit of requested memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +62,9 @@ def read_pool_shares(raw: Any) -> PoolShares | None:
     if raw is None or raw["engine"] not in ENGINES:
         return None
     return PoolShares(
-        engine=cast(EngineName, raw["engine"]), namespace=text(raw["namespace"], LONGEST_NAME)
+        engine=cast(EngineName, raw["engine"]),
+        namespace=text(raw["namespace"], LONGEST_NAME),
+        memory_unit_mib=max(1, int(raw.get("memoryUnitMiB", 1))),
     )
 
 

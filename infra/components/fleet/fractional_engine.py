@@ -11,6 +11,7 @@ from slicewright.apis.admission.share_policy import share_node_policy, share_pol
 from slicewright.infra import manifests
 from slicewright.infra.components import quota
 from slicewright.infra.components.fleet.admission import enforce_policy
+from slicewright.infra.components.fleet.adopted_volcano import fitting_volcano
 from slicewright.infra.components.helm_release import helm_release
 from slicewright.infra.manifests import EngineChart
 from slicewright.infra.plan import EksFleetPlan, FleetPlan
@@ -42,10 +43,19 @@ class FractionalEngine(pulumi.ComponentResource):
         # existing cluster may be GKE's.
         self._needs_quota = not isinstance(fleet, EksFleetPlan)
         guards = self._guard(fleet)
+        adopted = self._adopt(fleet)
         self.releases = [
-            self._release(chart, [*guards, *depends_on]) for chart in manifests.engine_charts(fleet)
+            self._release(chart, [*guards, *adopted, *depends_on])
+            for chart in manifests.engine_charts(fleet)
         ]
         self.register_outputs({})
+
+    def _adopt(self, fleet: FleetPlan) -> list[pulumi.Output[pulumi.Resource]]:
+        """An existing scheduler's ConfigMap, once it fits. Empty if the stack installs one."""
+        engine, namespace = fleet.engine, manifests.engine_namespace(fleet)
+        if engine is None or namespace is None or not engine.settings.existing:
+            return []
+        return [fitting_volcano(self._name, engine, namespace, self._child)]
 
     def _guard(self, fleet: FleetPlan) -> list[pulumi.Resource]:
         shared = {

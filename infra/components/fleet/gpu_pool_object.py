@@ -78,7 +78,11 @@ def pool_spec(pool: PoolPlan, *, engine_namespace: str | None = None) -> dict[st
         spec["driverVersion"] = pool.driver_version
     shares = pool.offer.expected.shares
     if shares is not None:
-        spec["shares"] = {"engine": shares.engine, "namespace": engine_namespace}
+        spec["shares"] = {
+            "engine": shares.engine,
+            "namespace": engine_namespace,
+            "memoryUnitMiB": shares.memory_unit_mib,
+        }
     policy = pool.rollout.policy
     if pool.offer.mig_config or pool.driver_version or policy.applies_without_rollout:
         spec["rolloutPolicy"] = policy.dump()

@@ -40,25 +40,32 @@ _NODE_SCORING: Final[Mapping[Policy, str]] = {
 
 
 def volcano_charts(fleet: FleetPlan, engine: Engine) -> tuple[EngineChart, ...]:
-    """Scheduler and controllers, and the device plugin."""
+    """Scheduler and controllers, unless they exist, and the device plugin."""
+    plugin = _plugin_chart(fleet, engine)
+    return (plugin,) if engine.settings.existing else (_chart(fleet, engine), plugin)
+
+
+def _chart(fleet: FleetPlan, engine: Engine) -> EngineChart:
     settings = engine.settings
-    return (
-        EngineChart(
-            release=_CHART,
-            namespace=settings.namespace or NAMESPACES["volcano"],
-            address=chart_address(_CHART, settings.repository or _REPOSITORY),
-            version=settings.chart_version or _VERSION,
-            values=_values(fleet, engine),
-        ),
-        EngineChart(
-            release=_PLUGIN,
-            namespace=_PLUGIN_NAMESPACE,
-            address=chart_address(_PLUGIN, settings.plugin_repository or _PLUGIN_REPOSITORY),
-            version=settings.plugin_version or _PLUGIN_VERSION,
-            values=_plugin_values(fleet, engine),
-            creates_namespace=False,
-            awaited=False,
-        ),
+    return EngineChart(
+        release=_CHART,
+        namespace=settings.namespace or NAMESPACES["volcano"],
+        address=chart_address(_CHART, settings.repository or _REPOSITORY),
+        version=settings.chart_version or _VERSION,
+        values=_values(fleet, engine),
+    )
+
+
+def _plugin_chart(fleet: FleetPlan, engine: Engine) -> EngineChart:
+    settings = engine.settings
+    return EngineChart(
+        release=_PLUGIN,
+        namespace=_PLUGIN_NAMESPACE,
+        address=chart_address(_PLUGIN, settings.plugin_repository or _PLUGIN_REPOSITORY),
+        version=settings.plugin_version or _PLUGIN_VERSION,
+        values=_plugin_values(fleet, engine),
+        creates_namespace=False,
+        awaited=False,
     )
 
 

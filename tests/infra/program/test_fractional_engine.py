@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slicewright.infra import plan
+from slicewright.infra import plan, stack_file
+from slicewright.infra.components.fleet.adopted_operator import WrongSettings
+from slicewright.infra.manifests.fractional.volcano import scheduler_config
 from tests.recorder import Made, recorded
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -85,4 +88,81 @@ def test_a_fleet_without_an_engine_has_none_of_it() -> None:
 @pytest.mark.parametrize("engine", ["hami", "volcano"])
 def test_the_controller_reads_the_engine_in_the_pool(engine: str) -> None:
     (pool,) = (m for m in made_for(engine) if m.type.endswith(":GPUPool") and not m.read)
-    assert pool.inputs["spec"]["shares"] == {"engine": engine, "namespace": f"{engine}-system"}
+    assert pool.inputs["spec"]["shares"] == {
+        "engine": engine,
+        "namespace": f"{engine}-system",
+        "memoryUnitMiB": {"hami": 1, "volcano": 11}[engine],
+    }
+
+
+EXISTING = {
+    "cloud": "byo",
+    "cluster": {"name": "c", "context": "c"},
+    "fractional": {"provider": "volcano", "existing": True, "gpu_policy": "binpack"},
+    "node_pools": [
+        {
+            "name": "a",
+            "gpu": {"model": "T4", "count": 4},
+            "nodes": {"count": 1},
+            "sharing": "fractional",
+        }
+    ],
+}
+CONFIG = "volcano-system/volcano-scheduler-configmap"
+
+
+def adopting(change: tuple[str, str], *, preview: bool = False) -> list[Made]:
+    """With a Volcano whose configuration fits but for a change of its text."""
+    fleet = plan.read(json.dumps(EXISTING), stack_file.Source("test", EXISTING))
+    assert fleet.engine is not None
+    config = scheduler_config(fleet.engine)
+    assert change[0] in config
+    data = {"volcano-scheduler.conf": config.replace(*change)}
+    return list(recorded(fleet, "c", config_maps={CONFIG: data}, preview=preview))
+
+
+@pytest.mark.usefixtures("zipapps")
+def test_beside_an_existing_volcano_only_the_device_plugin_is_installed() -> None:
+    made = adopting(("deviceshare.VGPUEnable: true", 'deviceshare.VGPUEnable: "True"'))
+    releases = {m.inputs["name"] for m in made if m.type.endswith(":Release")}
+    assert releases == {"gpu-operator", "volcano-vgpu-device-plugin"}
+    read = [m.read for m in made if m.read and m.type.endswith(":ConfigMap")]
+    assert CONFIG in read
+
+
+@pytest.mark.usefixtures("zipapps")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ("deviceshare.VGPUEnable: true", "deviceshare.VGPUEnable: false"),
+            "deviceshare: wanted deviceshare.VGPUEnable: True, found False",
+        ),
+        (
+            ("deviceshare.SchedulePolicy: binpack", "deviceshare.SchedulePolicy: spread"),
+            "deviceshare: wanted deviceshare.SchedulePolicy: binpack, found spread",
+        ),
+        (("name: resource-strategy-fit", "name: binpack"), "resource-strategy-fit is missing"),
+        (("tiers:", "tears:"), "volcano-scheduler.conf cannot be read"),
+    ],
+)
+def test_an_existing_volcano_that_places_otherwise_is_refused(
+    change: tuple[str, str], said: str
+) -> None:
+    with pytest.raises(WrongSettings) as refused:
+        adopting(change)
+    assert said in str(refused.value)
+    assert CONFIG in str(refused.value)
+    adopting(change, preview=True)
+
+
+@pytest.mark.usefixtures("zipapps")
+def test_the_kubelet_is_not_asked_which_pod_has_which_shared_card() -> None:
+    """It does not know: the engine's plugin gives a container other cards than it chose."""
+    raw = {**EXISTING, "fractional": {"provider": "hami"}, "node_agent": {"attribution": True}}
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    agent = named(list(recorded(fleet, "c")), "DaemonSet", "node-agent-a")
+    pod = agent["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounts <= {volume["name"] for volume in pod["volumes"]}

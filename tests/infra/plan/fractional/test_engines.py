@@ -387,3 +387,27 @@ def test_nothing_follows_from_a_provider_that_is_wrong(change: Mapping[str, Any]
     if "more" in change:
         raw["node_pools"].append({**raw["node_pools"][0], "name": "b", **change["more"]})
     assert set(refusals(raw)) == {"fractional.provider"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "place", "reason"),
+    [
+        (written("hami", existing=True), "fractional.existing", "only Volcano's scheduler"),
+        (
+            copy.deepcopy(EKS) | {"fractional": {"provider": "volcano", "existing": True}},
+            "fractional.existing",
+            "has no Volcano yet; write false, or cloud: byo",
+        ),
+        (
+            written("volcano", existing=True, chart_version="1.15.1"),
+            "fractional.chart_version",
+            "has no effect on a Volcano that exists",
+        ),
+    ],
+)
+def test_an_existing_engine_is_volcano_in_an_existing_cluster(
+    raw: dict[str, Any], place: str, reason: str
+) -> None:
+    said = refusals(raw)
+    assert set(said) == {place}
+    assert reason in said[place]
