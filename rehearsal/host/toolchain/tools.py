@@ -182,6 +182,7 @@ TOOLS: tuple[Tool, ...] = (
                         "model.c",
                         "models.def",
                         "nvml_abi.h",
+                        "share.c",
                         "silicon.h",
                         "state.c",
                     )
