@@ -65,7 +65,8 @@ def _scheduler(fleet: FleetPlan, engine: Engine) -> JsonObject:
         "service": {"type": "ClusterIP"},
     }
     if labels := system_labels(fleet):
-        scheduler["nodeLabelSelector"] = dict(labels)
+        # Not nodeLabelSelector: the scheduler would know no other nodes, and so no cards.
+        scheduler["nodeSelector"] = dict(labels)
     return scheduler
 
 

@@ -27,7 +27,8 @@ _ALWAYS: Final = (
     r"^ghcr\.io/kedacore/keda(-metrics-apiserver)?[:@]",
     r"^registry\.k8s\.io/prometheus-adapter/prometheus-adapter[:@]",
     r"^([^ ]+/)?volcanosh/vc-(scheduler|controller-manager)[:@]",
-    r"^([^ ]+/)?projecthami/volcano-vgpu-device-plugin[:@]",
+    r"^([^ ]+/)?projecthami/(hami|volcano-vgpu-device-plugin)[:@]",
+    r"^([^ ]+/)?kube-scheduler[:@]",
     r"^quay\.io/jetstack/cert-manager-controller[:@]",
 )
 _OF_NVIDIA: Final[Mapping[Operands, str]] = {

@@ -10,15 +10,20 @@ from typing import Final
 
 import grpc
 
+from slicewright.kubeapi import JsonObject
 from slicewright.kubeapi.client import ApiError, Client, Unreachable, path_of
 from slicewright.node_agent.nvml.probe import probe
 from slicewright.rehearsal.cluster.vgpu.engine import Engine
+from slicewright.rehearsal.cluster.vgpu.hami import HAMI
 from slicewright.rehearsal.cluster.vgpu.plugin import Plugin
 from slicewright.rehearsal.cluster.vgpu.volcano import VOLCANO
 from slicewright.telemetry.signals import at_signal
 
-_ENGINES: Final[dict[str, Engine]] = {VOLCANO.name: VOLCANO}
-_CONFIG_MAPS: Final = {"volcano": ("kube-system", "volcano-vgpu-device-config")}
+_ENGINES: Final[dict[str, Engine]] = {engine.name: engine for engine in (VOLCANO, HAMI)}
+_CONFIG_MAP: Final = "volcano-vgpu-device-config"
+_CONFIG_NAMESPACE: Final = "kube-system"
+_CONFIG_FILE: Final = Path("/device-config.yaml")
+"""In HAMi's pods."""
 _SOCKETS: Final = Path("/var/lib/kubelet/device-plugins")
 _LOOK_EVERY_S: Final = 1.0
 
@@ -31,14 +36,21 @@ def main(arguments: list[str]) -> int:
     client = Client.in_cluster(user_agent=f"{engine.name}-vgpu-device-plugin")
     print(f"simulated: device plugin of {engine.name} on node {node}", flush=True)
     try:
-        namespace, name = _CONFIG_MAPS[engine.name]
-        config = client.get(path_of("v1", "configmaps", name, namespace=namespace))
-        plugin = Plugin(engine, node, client, probe, engine.sharing(config), _SOCKETS)
+        sharing = engine.sharing(_config(engine, client))
+        plugin = Plugin(engine, node, client, probe, sharing, _SOCKETS)
         _serve(plugin, stop)
     except (ApiError, Unreachable, OSError, grpc.RpcError) as e:
         print(f"device plugin: {e}", file=sys.stderr)
         return 1
     return 0
+
+
+def _config(engine: Engine, client: Client) -> JsonObject:
+    """The ConfigMap with the plugin's settings. Volcano's plugin reads it from the API server."""
+    if engine is HAMI:
+        return {"data": {_CONFIG_FILE.name: _CONFIG_FILE.read_text()}}
+    path = path_of("v1", "configmaps", _CONFIG_MAP, namespace=_CONFIG_NAMESPACE)
+    return client.get(path)
 
 
 def _serve(plugin: Plugin, stop: threading.Event) -> None:

@@ -183,6 +183,7 @@ TOOLS: tuple[Tool, ...] = (
                         "model.c",
                         "models.def",
                         "nvml_abi.h",
+                        "share.c",
                         "silicon.h",
                         "state.c",
                     )

@@ -10,6 +10,7 @@ from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.plugins.charts import (
     cluster_autoscaler,
     gpu_operator,
+    hami,
     karpenter,
     keda,
     prometheus_stack,
@@ -105,6 +106,14 @@ _CHARTS: Sequence[Chart] = (
         check=keda.check,
         render=keda.render,
         # Its CRDs are templates, which go with the release.
+    ),
+    Chart(
+        name="hami",
+        version=hami.VERSION,
+        app_version=hami.VERSION,
+        repository="https://project-hami.github.io/HAMi",
+        check=hami.check,
+        render=hami.render,
     ),
     Chart(
         name="volcano",

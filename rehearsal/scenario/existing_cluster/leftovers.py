@@ -8,6 +8,8 @@ says how many they are. Each is the charts' own behaviour:
   back (kubernetes-sigs/node-feature-discovery, docs/deployment/uninstallation.md).
 - where it installs the driver, so does its annotation on nodes that it upgrades them: it is removed
   only by switching that off (controllers/state_manager.go).
+- the device plugins of Volcano and HAMi leave the annotation with their cards on nodes
+  (Project-HAMi/HAMi, pkg/device-plugin/nvidiadevice/nvinternal/plugin/register.go).
 - the MIG layout stays on the GPUs, so what was ordered and what came of it stay on the node. With
   `on_destroy: {mig_layout: disable}` the GPUs are whole, which is the operator's default.
 - an owner's Prometheus operator makes the ConfigMap of rule files again when rules come or go
@@ -26,6 +28,8 @@ _PATTERNS: Final = (
     r"nodes/\S+: metadata\.labels\[nvidia\.com/gpu\.deploy\.[-a-z]+\] is new: '.*'",
     r"nodes/\S+: metadata\.labels\[nvidia\.com/gpu\.present\] is new: 'true'",
     r"nodes/\S+: metadata\.annotations\[nvidia\.com/gpu-driver-upgrade-enabled\] is new: 'true'",
+    r"nodes/\S+: metadata\.annotations\[(volcano\.sh/node-vgpu|hami\.io/node-nvidia)-register\] "
+    r"is new: '.*'",
     r"nodes/\S+: metadata\.labels\[nvidia\.com/mig\.config(\.state)?\] is new: '.*'",
     r"configmaps/\S+/prometheus-\S+-rulefiles-\d+: "
     r"metadata\.(creationTimestamp|uid) was '.*', is '.*'",

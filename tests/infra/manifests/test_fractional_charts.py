@@ -43,6 +43,12 @@ def test_no_port_is_opened_on_nodes_and_no_foreign_mirror_is_asked() -> None:
     assert values["scheduler"]["kubeScheduler"]["image"]["registry"] == "registry.k8s.io"
 
 
+def test_hamis_scheduler_runs_on_system_nodes_and_knows_those_with_cards() -> None:
+    scheduler = charts("hami")["hami"].values["scheduler"]
+    assert scheduler["nodeSelector"] == {"slicewright.io/role": "system"}
+    assert "nodeLabelSelector" not in scheduler
+
+
 def test_no_engine_has_no_chart() -> None:
     assert manifests.engine_charts(plan.read_file(GOLDEN / "vllm.yaml")) == ()
 

@@ -107,6 +107,7 @@ _MOUNTED_DRIVER = {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/l
 """Of NVIDIA's CUDA images, on which those of vLLM and Triton are based: where GKE mounts the
 driver's library.
 """
+_VGPU = "slicewright.rehearsal.cluster.vgpu"
 _NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 
 
@@ -141,7 +142,7 @@ def program(
         "k8s-driver-manager, container-toolkit, k8s-mig-manager, k8s-device-plugin "
         "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
         "command, GKE's nvidia-gpu-device-plugin and driver installers, Prometheus, its "
-        "operator and adapter, KEDA, Volcano, and cert-manager; kwok simulates pods of other "
+        "operator and adapter, KEDA, Volcano, HAMi, and cert-manager; kwok simulates pods of other "
         "registries"
     )
 
@@ -258,12 +259,25 @@ def _device_plugin(container: _Container) -> Program:
 
 def _engine_program(container: _Container) -> Program | None:
     """Selects among the images of engines that share GPUs."""
-    if container.name != "volcano-vgpu-device-plugin":
-        return None
-    if container.command:
-        return _sleeper("volcano-vgpu-monitor", "nothing here measures processes by container")
-    plugin = _module("slicewright.rehearsal.cluster.vgpu")
-    return replace(plugin, argv=(*plugin.argv, "volcano"))
+    measuring = "nothing here measures processes by container"
+    match container.repository.split("/")[-2:], container.program:
+        case ["projecthami", "volcano-vgpu-device-plugin"], "":
+            return _module(_VGPU, "volcano")
+        case ["projecthami", "volcano-vgpu-device-plugin"], _:
+            return _sleeper("volcano-vgpu-monitor", measuring)
+        case ["projecthami", "hami"], "nvidia-device-plugin":
+            return _module(_VGPU, "hami")
+        case ["projecthami", "hami"], "scheduler":
+            return _module(f"{_VGPU}.hami_server", *container.arguments)
+        case ["projecthami", "hami"], "vGPUmonitor":
+            return _sleeper("vGPUmonitor", measuring)
+        case ["projecthami", "hami"], "sh":
+            return Program(argv=container.command_line(""))
+        case [_, "kube-scheduler"], "kube-scheduler":
+            program = str(container.toolchain.control_plane)
+            return _module(f"{_VGPU}.kube_scheduler", program, *container.arguments)
+        case _:
+            return None
 
 
 def _workload_program(container: _Container) -> Program | None:
@@ -349,9 +363,9 @@ def _python(command: tuple[str, ...], args: tuple[str, ...]) -> Program:
     )
 
 
-def _module(module: str) -> Program:
+def _module(module: str, *arguments: str) -> Program:
     """A stand-in: this interpreter with this environment's packages and source tree."""
-    return _with_modules(Program(argv=(sys.executable, "-m", module)))
+    return _with_modules(Program(argv=(sys.executable, "-m", module, *arguments)))
 
 
 def _with_modules(program: Program) -> Program:

@@ -38,6 +38,11 @@ static struct cuda_device of_gpu(const struct node *node, const struct gpu *gpu)
         .memory = (unsigned long long)gpu->model->memory_mib * MIB,
         .held = held(node, gpu, NO_INSTANCE),
     };
+    unsigned long long limit = memory_limit((unsigned)device_count);
+    if (limit != 0 && limit < device.memory) {
+        device.memory = limit;
+        device.held = 0;
+    }
     snprintf(device.uuid, sizeof device.uuid, "%s", gpu->uuid);
     snprintf(device.gpu_uuid, sizeof device.gpu_uuid, "%s", gpu->uuid);
     snprintf(device.name, sizeof device.name, "%s", gpu->model->name);

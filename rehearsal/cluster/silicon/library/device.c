@@ -1,6 +1,7 @@
 /* Properties of GPUs and MIG devices: names, bus, memory, processes, links. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "silicon.h"
 
@@ -173,6 +174,20 @@ static bool concerns(const struct call *call, const struct process *process)
            (call->ci == NULL || (process->gi == call->gi->id && process->ci == call->ci->id));
 }
 
+/* Of a share, a container sees only what its own processes use. */
+static void share_of(const struct call *call, unsigned long long limit, nvmlMemory_v2_t *memory)
+{
+    unsigned long long used = 0;
+    for (unsigned i = 0; i < call->node->process_count; i++)
+        if (call->node->processes[i].gpu == call->gpu->index &&
+            call->node->processes[i].pid == (unsigned)getpid())
+            used += call->node->processes[i].memory_mib * MIB;
+    memory->total = limit;
+    memory->reserved = 0;
+    memory->used = used < limit ? used : limit;
+    memory->free = limit - memory->used;
+}
+
 /* Bytes. The driver keeps some for itself; a MIG device has its GPU instance's memory. */
 static void memory_of(const struct call *call, nvmlMemory_v2_t *memory)
 {
@@ -190,6 +205,9 @@ static void memory_of(const struct call *call, nvmlMemory_v2_t *memory)
     memory->reserved = reserved * MIB;
     memory->used = (used < total - reserved ? used : total - reserved) * MIB;
     memory->free = memory->total - memory->reserved - memory->used;
+    unsigned long long limit = call->ci == NULL ? memory_limit(visible_index(call)) : 0;
+    if (limit != 0 && limit < memory->total)
+        share_of(call, limit, memory);
 }
 
 /* With MIG on, the memory of the GPU as a whole is refused to those who may not monitor it. */

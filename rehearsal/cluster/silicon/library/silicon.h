@@ -151,6 +151,10 @@ bool may_use_gpu(const struct gpu *gpu);
 bool may_use_mig_device(const struct node *node, const struct gpu *gpu,
                         const struct gpu_instance *gi, const struct compute_instance *ci);
 bool may_monitor(void);
+
+/* share.c: bytes of the device's memory that this process is given, by the device's index among
+ * those that it sees; 0 for all */
+unsigned long long memory_limit(unsigned index);
 bool may_change_hardware(void);
 void make_capability_node(const struct node *node, const struct gpu *gpu,
                           const struct gpu_instance *gi, const struct compute_instance *ci);

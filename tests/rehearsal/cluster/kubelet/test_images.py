@@ -357,3 +357,42 @@ def test_the_servers_begin_in_the_directories_of_their_images() -> None:
     assert working_directory("vllm/vllm-openai:v0.6.2") == "/vllm-workspace"
     assert working_directory("nvcr.io/nvidia/tritonserver:23.05-py3") == "/opt/tritonserver"
     assert working_directory("python:3.13") == "/"
+
+
+ENGINES = "slicewright.rehearsal.cluster.vgpu"
+VOLCANO = replace(TOOLS, volcano_scheduler=Path("/t/vcs"), volcano_controllers=Path("/t/vcc"))
+
+
+@pytest.mark.parametrize("registry", ["docker.io", "mirror.example/hub"])
+def test_volcanos_programs_are_its_own_and_its_device_plugin_is_a_stand_in(registry: str) -> None:
+    def runs(name: str, *command: str) -> tuple[str, ...]:
+        image = f"{registry}/{name}:v1"
+        assert runs_as_process(image)
+        shims = Path("/shims")
+        return program(image, command, ("-v=3",), VOLCANO, shims, address="127.5.0.9").argv
+
+    scheduler = runs("volcanosh/vc-scheduler")
+    assert scheduler[:2] == ("/t/vcs", "-v=3")
+    assert set(scheduler[2:]) == {
+        "--listen-address=127.5.0.9:8080",
+        "--healthz-address=127.5.0.9:11251",
+    }
+    assert "--listen-address=127.5.0.9:8081" in runs("volcanosh/vc-controller-manager")
+    assert runs("projecthami/volcano-vgpu-device-plugin")[1:] == ("-m", ENGINES, "volcano")
+    monitor = runs("projecthami/volcano-vgpu-device-plugin", "/bin/bash", "-c", "monitor")
+    assert monitor[0] == "/bin/sh"
+
+
+def test_volcanos_scheduler_needs_its_group_of_tools() -> None:
+    with pytest.raises(Unsupported, match="made without its program"):
+        argv("docker.io/volcanosh/vc-scheduler:v1.15.1")
+
+
+def test_hamis_scheduler_is_kubernetes_own_with_a_stand_in_for_the_extender() -> None:
+    scheduler = argv("registry.k8s.io/kube-scheduler:v1.36.2", "kube-scheduler", "--config=/c")
+    assert scheduler[1:] == ("-m", f"{ENGINES}.kube_scheduler", "/t/cp", "--config=/c")
+    hami = "docker.io/projecthami/hami:v2.10.0"
+    extender = argv(hami, "scheduler", "--http_bind=0.0.0.0:9443")
+    assert extender[1:] == ("-m", f"{ENGINES}.hami_server", "--http_bind=0.0.0.0:9443")
+    assert argv(hami, "nvidia-device-plugin", "--config-file=/x")[1:] == ("-m", ENGINES, "hami")
+    assert argv(hami, "vGPUmonitor")[0] == "/bin/sh"

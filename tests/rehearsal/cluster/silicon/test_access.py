@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slicewright.rehearsal.cluster.silicon import device_nodes, state
-from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon
+from slicewright.rehearsal.cluster.silicon.node_silicon import NodeSilicon, Process
 
 _root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs CAP_SYS_ADMIN to begin with")
 Container = Callable[[Iterable[str]], Path]
@@ -91,6 +91,23 @@ def test_gpus_without_a_node_are_not_counted_and_indices_have_no_holes(
         n.nvmlDeviceGetHandleByUUID(hidden.uuid)
     with pytest.raises(n.NVMLError_NotFound):
         n.nvmlDeviceGetHandleByPciBusId(hidden.pci)
+
+
+def test_a_container_with_a_share_sees_its_part_of_the_memory(
+    nvml: Any, make_state: Any, container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3-03: as HAMi-core answers, by the variables of the device plugin."""
+    path = make_state("T4", 3)
+    state.run_process(path, Process(gpu=1, pid=1, memory_mib=4096))
+    container({*device_nodes.CONTROL, "nvidia1", "nvidia2"})
+    monkeypatch.setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "6144m")
+    n = nvml.on(path)
+    shared, whole = (n.nvmlDeviceGetMemoryInfo(n.nvmlDeviceGetHandleByIndex(i)) for i in range(2))
+    assert (shared.total, shared.used, shared.free) == (6144 << 20, 0, 6144 << 20)
+    assert whole.total > 15000 << 20
+    monkeypatch.setenv("CUDA_DEVICE_MEMORY_LIMIT", "2g")
+    shared, other = (n.nvmlDeviceGetMemoryInfo(n.nvmlDeviceGetHandleByIndex(i)) for i in range(2))
+    assert (shared.total, other.total) == (6144 << 20, 2 << 30)
 
 
 def test_a_container_made_before_the_cut_sees_mig_mode_and_no_device(

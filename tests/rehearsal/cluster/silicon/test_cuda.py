@@ -286,6 +286,23 @@ def _resident_kib() -> int:
     return int(line.split()[1])
 
 
+def test_a_process_with_a_share_gets_its_part_of_the_memory(
+    partitioned: Callable[..., Path], in_child: InChild
+) -> None:
+    def work(cuda: Cuda) -> list[Any]:
+        ready(cuda)
+        _, total = cuda.memory()
+        try:
+            cuda.allocate(6 << 30)
+        except CudaError as e:
+            return [total, e.code]
+        return [total, 0]
+
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": "6144m"}
+    assert in_child(partitioned(), work, **limits) == [6144 << 20, 2]
+    assert in_child(partitioned(), work)[1] == 0
+
+
 def test_more_memory_than_is_free_is_refused(
     partitioned: Callable[..., Path], in_child: InChild
 ) -> None:

@@ -23,6 +23,8 @@ LOOKED = f"{OF_A}gfd.timestamp] was '1', is '2'"
         LABEL.format("nvidia.com/mig.config", "all-balanced"),
         LABEL.format("nvidia.com/mig.config.state", "success"),
         "customresourcedefinitions.apiextensions.k8s.io/clusterpolicies.nvidia.com is new",
+        "nodes/a-1: metadata.annotations[volcano.sh/node-vgpu-register] is new: 'GPU-1,10,1:'",
+        "nodes/a-1: metadata.annotations[hami.io/node-nvidia-register] is new: '[]'",
         "apiservices.apiregistration.k8s.io/v1alpha1.nfd.k8s-sigs.io is new",
         "configmaps/ours/prometheus-a-rulefiles-0: metadata.uid was 'u-1', is 'u-2'",
     ],
