@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slicewright.infra.plan import CloudSettings, PoolPlan
+from slicewright.infra.plan import BootLayout, CloudSettings, EksSettings, PoolPlan
 
 _PARTITION_MINUTES = 30
 _DRIVER_MINUTES = 30
@@ -39,6 +39,9 @@ def rollout_warnings(
     before = _layout_before(pool, live, status)
     if pool.offer.mig_config is not None and before and before != pool.offer.mig_config:
         warnings.append(_layout_warning(pool, before, total))
+    boot = pool.boot_layout
+    if boot is not None and live.get("bootLayout") not in (None, boot.digest):
+        warnings.append(_boot_layout_warning(pool, boot, total))
     driver = live.get("driverVersion")
     if pool.driver_version is not None and driver != pool.driver_version:
         warnings.append(_driver_warning(pool, driver, total))
@@ -67,6 +70,28 @@ def _replacement_warning(pool: PoolPlan, total: int) -> str:
         "their disruption budgets delay that at most for the cloud's own limit. To move the pods "
         "first, make the new pool under another name and drain the old one "
         "(docs/how-to/day-two.md). `slicewright preview-report --live` names the pods"
+    )
+
+
+def _boot_layout_warning(pool: PoolPlan, boot: BootLayout, total: int) -> str:
+    assert isinstance(pool.settings, EksSettings), "other clouds' nodes have no such user data"
+    update, once = pool.settings.update, "; each new node reboots once before it joins"
+    together = (
+        f"{update.max_unavailable_percent}%"
+        if update.max_unavailable_percent is not None
+        else update.max_unavailable
+    )
+    replacing = (
+        f"Karpenter replaces its {_nodes(total)}, {together} at a time, after `up`, an old one "
+        "once a new one is verified"
+        if pool.settings.karpenter is not None
+        else f"EKS replaces its {_nodes(total)}, {together} at a time, and waits until a new one "
+        "is Ready, not until it is verified; pods are evicted, for 15 minutes at most, then the "
+        "update fails"
+    )
+    return (
+        f"pool {pool.name}: the layout that its nodes boot with changes: {replacing}"
+        f"{once if boot.reboots else ''}"
     )
 
 

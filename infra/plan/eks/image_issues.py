@@ -53,9 +53,7 @@ def image_issue_notes(pool: EksPoolPlan) -> list[str]:
 
 
 def _notes_on_the_newest(pool: str, image: str, machines: Sequence[Machine]) -> list[str]:
-    """Returns notes on the newest release, which EKS takes without a release_version: it has the
-    defects that no known release fixes.
-    """
+    """EKS takes the newest release if none is stated. It has the defects that no release fixes."""
     unfixed = [
         (issue, machine)
         for issue in catalog.load().image_issues

@@ -23,8 +23,8 @@ def _better_at_boot(pool: EksPoolPlan) -> list[str]:
         return []
     return [
         f"pool {pool.name}: partition: {{mode: boot, …}} is recommended for {pool.gpu.name}, which "
-        "needs no reboot to change its MIG mode: mig-manager stops the kubelet while it changes a "
-        "layout, and on EKS's images some nodes do not come back after that "
+        "needs no reboot to change its MIG mode: after each boot of a node mig-manager stops the "
+        "kubelet while it turns MIG on, and on EKS's images some nodes do not come back "
         f"({_STOPPED_KUBELET}). With mode: operator, write "
         "gpu_operator.mig_manager.stop_kubelet: false"
     ]

@@ -17,6 +17,8 @@ def update_of(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[stack_
     update, at = pool.update, (*path, "update")
     yield from _require_either(update, at, "max_unavailable")
     if update.max_unavailable is None and update.max_unavailable_percent is None:
+        if isinstance(pool.partition, stack_file.Boot):
+            return _as_rollout(update, pool.rollout.max_unavailable)
         return _one_at_a_time(update)
     together, limit = update.max_unavailable, pool.rollout.max_unavailable
     if (
@@ -31,6 +33,16 @@ def update_of(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[stack_
             f"write {limit} or less, or raise rollout.max_unavailable",
         )
     return update
+
+
+def _as_rollout(update: stack_file.EksUpdate, limit: int | str) -> stack_file.EksUpdate:
+    """EKS brings a layout at boot to the nodes, as many at a time as `rollout` allows.
+
+    limit: a number of nodes, or a percentage such as `25%`.
+    """
+    if isinstance(limit, int):
+        return update.model_copy(update={"max_unavailable": limit})
+    return update.model_copy(update={"max_unavailable_percent": int(limit.rstrip("%"))})
 
 
 @lru_cache(maxsize=128)  # most pools state nothing

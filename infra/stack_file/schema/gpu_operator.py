@@ -123,8 +123,8 @@ class MigManager(SpecModel):
     clouds refuse.
     """
     stop_kubelet: bool = True
-    """Whether mig-manager stops the kubelet while it changes a layout, on nodes whose image brings
-    the driver. Afterwards some nodes of EKS do not come back.
+    """Whether mig-manager stops the kubelet while it changes the MIG mode, on nodes whose image
+    brings the driver. Afterwards some nodes of EKS do not come back.
     """
     default_config: Literal["all-disabled", ""] = "all-disabled"
     """Layout of nodes without a layout. The chart allows no other value."""

@@ -16,6 +16,9 @@ MACHINE_ANNOTATION = "rehearsal.slicewright.io/machine"
 ADDRESS_ANNOTATION = "rehearsal.slicewright.io/shared-address"
 """On nodes behind a NAT gateway: whose address registries see."""
 
+DOWN_ANNOTATION = "rehearsal.slicewright.io/down"
+"""On nodes whose kubelet does not run: kwok does not make them Ready."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeDetails:
@@ -39,6 +42,8 @@ class NodeDetails:
     architecture: str = "amd64"
     machine: Mapping[str, object] | None
     """The simulated GPUs, for the kubelet stand-in; None = no GPU."""
+    boots: bool = False
+    """Whether programs run before its kubelet starts: then it is not Ready at once."""
     shared_address: str = ""
     """The NAT gateway by which it reaches the internet; empty: it has an address of its own."""
 
@@ -51,6 +56,8 @@ def node_object(details: NodeDetails) -> JsonObject:
     annotations = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"}
     if details.machine is not None:
         annotations[MACHINE_ANNOTATION] = json.dumps(details.machine, sort_keys=True)
+    if details.boots:
+        annotations[DOWN_ANNOTATION] = "true"
     if details.shared_address:
         annotations[ADDRESS_ANNOTATION] = details.shared_address
     disk_ki = details.disk_gb * 1_000_000_000 // 1024

@@ -35,6 +35,9 @@ class Machine:
     bottlerocket: Mapping[str, Any] | None = None
     """Bottlerocket's settings.kubelet-device-plugins.nvidia; None: another operating system."""
 
+    user_data: tuple[str, ...] = ()
+    """The shell scripts of its user data, which cloud-init runs before the kubelet starts."""
+
     @property
     def driver_in_image(self) -> bool:
         """Whether none has to be loaded: it is there after each boot."""
@@ -75,6 +78,7 @@ def read(annotation: str | Mapping[str, Any]) -> Machine:
             machine_type=given.get("machine_type"),
             gke_gpu_config=given.get("gke_gpu_config"),
             bottlerocket=given.get("bottlerocket"),
+            user_data=tuple(map(str, given.get("user_data") or ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise BadMachine(

@@ -1,4 +1,4 @@
-"""`nvidia-smi` on a simulated node, through NVML: `-L`, `-c MODE`, and `-i GPU -c MODE`.
+"""`nvidia-smi` on a simulated node, through NVML: `-L`, `-c MODE`, `-i GPU -c MODE`, and MIG.
 
 The driver's own program needs the real library. Line formats and exit codes are its own. Source:
 nvidia-smi(1), "--list-gpus", "--compute-mode" and "RETURN VALUE".
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from slicewright.node_agent.nvml.observed import Observation
 from slicewright.node_agent.nvml.probe import probe
+from slicewright.rehearsal.cluster.node import nvidia_smi_mig
 
 _NO_DEVICES, _NO_DRIVER, _BAD_ARGUMENT = 6, 9, 2
 _COMPUTE_MODES = {"DEFAULT": 0, "PROHIBITED": 2, "EXCLUSIVE_PROCESS": 3}
@@ -26,6 +27,12 @@ def main(arguments: Sequence[str]) -> int:
             return _list()
         case ["-i", gpu, "-c", mode] if mode in {*_COMPUTE_MODES, *_MODE_NAMES}:
             return _set_compute_mode(gpu, _MODE_NAMES.get(mode, mode))
+        case ["-i", gpu, "-mig", ("0" | "1") as on]:
+            return nvidia_smi_mig.set_mode(gpu, on)
+        case [query, "--format=csv,noheader"] if query.startswith("--query-gpu="):
+            return nvidia_smi_mig.query(query.partition("=")[2])
+        case ["mig", "-i", gpu, *what]:
+            return nvidia_smi_mig.change_instances(gpu, what)
         case ["-c", mode] if mode in {*_COMPUTE_MODES, *_MODE_NAMES}:
             return _set_all_compute_modes(_MODE_NAMES.get(mode, mode))
         case _:

@@ -86,6 +86,22 @@ def node_config(data: JsonObject) -> NodeConfig:
     )
 
 
+def shell_scripts(data: JsonObject) -> list[str]:
+    """The scripts of a launch template's data that cloud-init runs before the kubelet starts."""
+    if not data.get("UserData"):
+        return []
+    return scripts_of(base64.b64decode(data["UserData"]).decode())
+
+
+def scripts_of(user_data: str) -> list[str]:
+    """user_data: MIME multipart text."""
+    return [
+        str(part.get_payload()).lstrip("\n")
+        for part in email.message_from_string(user_data).walk()
+        if part.get_content_type() == "text/x-shellscript"
+    ]
+
+
 def _spec(text: str) -> JsonObject:
     try:
         document = yaml.safe_load(text)

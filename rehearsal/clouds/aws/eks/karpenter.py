@@ -8,6 +8,7 @@ kubernetes-sigs/karpenter, pkg/controllers; aws/karpenter-provider-aws, pkg/cont
 
 from __future__ import annotations
 
+import base64
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.clouds.aws.ec2.route_tables import nat_gateway_of
 from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
+from slicewright.rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config, scripts_of
 from slicewright.rehearsal.clouds.aws.eks import karpenter_objects as objects
 from slicewright.rehearsal.clouds.aws.eks.autoscaler import empty_nodes
 from slicewright.rehearsal.clouds.aws.eks.checks import kubelet_version
@@ -272,12 +274,16 @@ class _Pass:
             }
             index = int(claim["metadata"]["annotations"][_NUMBER])
             pool = labels[objects.POOL_LABEL]
+            if scripts := self._scripts(claim):
+                gpus["user_data"] = scripts
             if fault := self.context.faults.node_fault(pool=pool, labels=labels, index=index):
                 gpus["fault"] = fault
         return node_object(
             NodeDetails(
                 name=name,
-                labels=common_labels(self.account.cluster, region, subnet, machine, name) | labels,
+                labels=common_labels(self.account.cluster, region, subnet, machine, name)
+                | labels
+                | dict(self._config(claim).labels),
                 taints=[*spec.get("taints", ()), *spec.get("startupTaints", ())],
                 provider_id=claim["status"]["providerID"],
                 vcpu=machine.vcpu,
@@ -292,9 +298,21 @@ class _Pass:
                 runtime=RUNTIME,
                 architecture=machine.architecture,
                 machine=gpus,
+                boots=bool(gpus and gpus.get("user_data")),
                 shared_address=nat_gateway_of(self.context, region, instance["SubnetId"]),
             )
         )
+
+    def _user_data(self, claim: JsonObject) -> str:
+        node_class = self.classes.get(claim["spec"]["nodeClassRef"]["name"]) or {"spec": {}}
+        return str(node_class["spec"].get("userData") or "")
+
+    def _scripts(self, claim: JsonObject) -> list[str]:
+        return scripts_of(self._user_data(claim))
+
+    def _config(self, claim: JsonObject) -> NodeConfig:
+        text = self._user_data(claim)
+        return node_config({"UserData": base64.b64encode(text.encode())} if text else {})
 
     def _claims_of(self, pool: JsonObject) -> list[JsonObject]:
         name = pool["metadata"]["name"]

@@ -14,7 +14,11 @@ from slicewright.rehearsal.clouds.aws.ec2.bottlerocket_data import (
 )
 from slicewright.rehearsal.clouds.aws.ec2.route_tables import nat_gateway_of
 from slicewright.rehearsal.clouds.aws.ec2.subnets import find_subnet
-from slicewright.rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
+from slicewright.rehearsal.clouds.aws.ec2.user_data import (
+    NodeConfig,
+    node_config,
+    shell_scripts,
+)
 from slicewright.rehearsal.clouds.aws.eks.capacity import Chooser
 from slicewright.rehearsal.clouds.aws.eks.group_instances import instance_id
 from slicewright.rehearsal.clouds.aws.eks.template_data import data_of, types_of
@@ -155,6 +159,7 @@ def _node(
             runtime=RUNTIME,
             architecture=machine.architecture,
             machine=_machine(context, group, template, machine, record["index"]),
+            boots=bool(_scripts(group, template)),
             shared_address=nat_gateway_of(context, region, record["location"]),
         )
     )
@@ -210,6 +215,12 @@ def common_labels(
     }
 
 
+def _scripts(group: JsonObject, template: JsonObject) -> list[str]:
+    """Those of nodes with GPUs: nobody else's are run here."""
+    accelerated = "NVIDIA" in group["amiType"] and not is_bottlerocket(group["amiType"])
+    return shell_scripts(template) if accelerated else []
+
+
 def _machine(
     context: Context, group: JsonObject, template: JsonObject, machine: Machine, index: int
 ) -> JsonObject | None:
@@ -225,6 +236,8 @@ def _machine(
     }
     if is_bottlerocket(group["amiType"]):
         shape["bottlerocket"] = bottlerocket_gpus(template)
+    if scripts := _scripts(group, template):
+        shape["user_data"] = scripts
     fault = context.faults.node_fault(
         pool=group["nodegroupName"], labels=group.get("labels", {}), index=index
     )

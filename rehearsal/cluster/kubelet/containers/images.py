@@ -12,6 +12,7 @@ from slicewright.rehearsal.cluster.kubelet.containers import cluster_programs, s
 from slicewright.rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 from slicewright.rehearsal.cluster.kubelet.nodes import driver_requests
 from slicewright.rehearsal.cluster.node import driver_kernel
+from slicewright.rehearsal.cluster.node.source_tree import PACKAGES, SOURCE
 from slicewright.rehearsal.host.toolchain import Toolchain, triton
 
 _SLEEPER = (
@@ -369,14 +370,14 @@ def _module(module: str, *arguments: str) -> Program:
 
 
 def _with_modules(program: Program) -> Program:
-    source = ("PYTHONPATH", str(stand_ins.SOURCE))
+    source = ("PYTHONPATH", str(SOURCE))
     return replace(
         program,
         host_paths=(
             *program.path,
             Path(sys.base_prefix),
             Path(sys.prefix),
-            *stand_ins.PACKAGES,
+            *PACKAGES,
         ),
         env=(source, ("PYTHONDONTWRITEBYTECODE", "1")),
     )

@@ -10,18 +10,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import slicewright
 from slicewright.rehearsal.cluster.kubelet.nodes import driver_requests
 from slicewright.rehearsal.cluster.node import driver_kernel
 
-SOURCE = Path(slicewright.__file__).resolve().parents[1]
-"""The source tree, from which this interpreter imports the modules."""
-PACKAGES = tuple(
-    sorted({SOURCE / "slicewright", *(p.resolve() for p in SOURCE.glob("slicewright/*/"))})
-)
-"""What containers are given of it: not the whole tree, where the environments of users lie, too, in
-directories that are closed to the users of containers.
-"""
 MPS_CONTROL = Path(__file__).resolve().parents[2] / "node" / "mps_control.py"
 """`nvidia-cuda-mps-control`, a program of the standard library only."""
 

@@ -29,6 +29,7 @@ from slicewright.rehearsal.cluster.kubelet.nodes import (
     driver_requests,
     host_services,
 )
+from slicewright.rehearsal.cluster.kubelet.nodes.boot import Boot
 from slicewright.rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
 from slicewright.rehearsal.cluster.kubelet.nodes.reboots import RebootListener
 from slicewright.rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
@@ -124,6 +125,8 @@ class SimulatedNode:
             else None
         )
         """What the operating system itself makes of the GPUs; None: nothing."""
+        self._boot = Boot(self.files, toolchain, self.machine.user_data)
+        self._booting = False
         self.fault: WrongLayout | None = wrong_layout_of(node)
         self.held = holds_of(node)
         self.stopping_services = False
@@ -254,10 +257,12 @@ class SimulatedNode:
             try:
                 await self._api.run(self._build)
                 self._ledger.load()
-                await self._start_services()
                 self._listener = self._listener or RebootListener(
-                    self.files.root, lambda down_s: self._reboots(self, down_s)
+                    self.files.root, self._reboot_requested
                 )
+                if not await self._run_user_data():
+                    return
+                await self._start_services()
                 self._installers = self._installers or driver_requests.listen(
                     self.files.root, self._driver_requested
                 )
@@ -273,6 +278,27 @@ class SimulatedNode:
         self._posting.set()
         self._dirty.set()
         await asyncio.gather(self._report(), self._keep_software())
+
+    def _reboot_requested(self, down_s: float) -> None:
+        if self._booting:
+            self._boot.request_reboot()
+        else:
+            self._reboots(self, down_s)
+
+    async def _run_user_data(self) -> bool:
+        """True if the node may join then. Reboots it as often as its programs ask for that."""
+        self._booting = True
+        software = asyncio.create_task(self._keep_software())
+        try:
+            while self._boot.needed:
+                if (joins := await asyncio.to_thread(self._boot.run)) is not None:
+                    return joins
+                await self._api.run(silicon.reboot, self.files.silicon)
+                self._boot.forget()
+            return True
+        finally:
+            software.cancel()
+            self._booting = False
 
     async def stop_services(self) -> None:
         """The host's, before a reboot: its pods still run, until it is done with that."""
@@ -298,6 +324,8 @@ class SimulatedNode:
         if self.machine.gpu_model:
             await self._api.run(silicon.reboot, self.files.silicon)
             await self._api.run(self._partition_at_boot)
+        if self.machine.user_data:
+            self._boot.forget()
         self._installed = False
         await self._api.run(
             root.reboot,
@@ -311,6 +339,8 @@ class SimulatedNode:
             await self._mark_down(True)
             await asyncio.sleep(down_s - UNHEARD_S)
         self._ledger.restart()
+        if not await self._run_user_data():
+            return
         await self._start_services()
         await self._start_sockets()
         self._boot_id = str(uuid.uuid4())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from slicewright.kubeapi.client import ApiError, JsonObject, Unreachable, path_of
@@ -27,6 +28,7 @@ from slicewright.rehearsal.cluster.node.operands.mig_manager import (
     Partition,
     Reboot,
     Step,
+    writes_failed,
 )
 from slicewright.rehearsal.cluster.node.operands.sharing import NotSimulated
 from slicewright.rehearsal.cluster.silicon import state
@@ -44,7 +46,7 @@ _CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 _OF_GPUS: Final = "nvidia-features-for-"
 """Beginning of the names of the objects that GPU feature discovery writes."""
 _CLIENTS_GONE_S: Final = 300.0
-"""Then mig-manager returns without a state: the node stays pending."""
+"""The longest time that mig-manager waits for pods to end."""
 _AGAIN_S: Final = 0.2
 _RETRY_S: Final = 1.0
 _log = logging.getLogger(__name__)
@@ -235,7 +237,9 @@ class SimulatedOperands:
         identity, pod = process
         if self._manager is None or self._manager[0] != identity:
             with_reboot = _env(pod, "WITH_REBOOT").lower() in ("1", "t", "true")
-            self._manager = (identity, MigManager(with_reboot=with_reboot))
+            fails = writes_failed(str(pod["spec"]["containers"][0]["image"]))
+            manager = MigManager(with_reboot=with_reboot, writes_failed=fails)
+            self._manager = (identity, manager)
         manager = self._manager[1]
         if not manager.reacts(self._node.object["metadata"].get("labels") or {}):
             return
@@ -289,7 +293,7 @@ class SimulatedOperands:
                 answer = await account.run(account.client.patch, path, patch)
                 return Node(labels=answer["metadata"]["labels"], silicon=node.silicon)
             case ClientsGone():
-                return node if await self._clients_gone() else None
+                return replace(node, clients_gone=await self._clients_gone())
             case Partition():
                 # Which GPU it is held from makes no difference here: none is changed before.
                 while not step.mode_only and self._node.held.partitioning_from is not None:

@@ -2,11 +2,13 @@
 
 Its steps are a generator: each yields what is to be done, and gets the node as it is afterwards.
 That it has the validator's pod recreated is left out.
-Source: NVIDIA/mig-parted v0.13.1, pkg/mig/reconfigure/reconfigure.go, cmd/nvidia-mig-manager.
+Source: NVIDIA/mig-parted v0.13.1 and v0.15.1, pkg/mig/reconfigure/reconfigure.go,
+cmd/nvidia-mig-manager.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +25,21 @@ CLIENTS: Final[tuple[str, ...]] = tuple(
     for operand in ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "nvsm")
 )
 """Labels of the DaemonSets that it pauses; it makes those that a node lacks."""
+_THIRD_PARTY: Final = "nvidia.com/gpu.deploy.client"
+"""The label of other makers' DaemonSets, from v0.15.0 on: paused only if the node has it."""
+_FAILS_FROM: Final = (0, 15, 1)
+"""The first version that writes `failed` if pods of clients do not end in time; older ones leave
+`pending` for ever.
+"""
+
+
+def writes_failed(image: str) -> bool:
+    """Whether the mig-manager of an image writes `failed` after waiting for pods in vain.
+
+    True for an image without a version: it is the newest.
+    """
+    version = re.search(r":v?(\d+)\.(\d+)\.(\d+)", image)
+    return version is None or tuple(map(int, version.groups())) >= _FAILS_FROM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +50,8 @@ class Node:
     silicon: NodeSilicon
     applied: bool = True
     """Whether its last `Partition` ended without an error."""
+    clients_gone: bool = True
+    """Whether the pods of the paused operands have ended in time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +93,9 @@ Steps = Generator[Step, Node, None]
 class MigManager:
     """One process, from the start of its container to its end."""
 
-    def __init__(self, *, with_reboot: bool) -> None:
+    def __init__(self, *, with_reboot: bool, writes_failed: bool = True) -> None:
         self._with_reboot = with_reboot
+        self._writes_failed = writes_failed
         self._handed: str | None = None
         self._has_restarted_clients = False
         """NoRestartK8sDaemonsetsOnExit: true from its first success on, which is never reset. A
@@ -105,7 +125,11 @@ class MigManager:
             return
         yield Label(labels={STATE: "pending"})
         yield Label(labels=_set(was, PAUSED))
-        yield ClientsGone()
+        node = yield ClientsGone()
+        if not node.clients_gone:
+            if self._writes_failed:
+                yield from self._end(was, "failed")
+            return
         node = yield Partition(layout=layout, mode_only=True)
         has_mode = node.applied and mig_parted.has_mode(node.silicon, layout)
         if not has_mode and self._with_reboot:
@@ -128,4 +152,5 @@ class MigManager:
 
 def _set(was: Mapping[str, str], value: str) -> dict[str, str]:
     """The operands' labels with this value, but for those that were switched off before."""
-    return {label: "false" if was.get(label) == "false" else value for label in CLIENTS}
+    labels = (*CLIENTS, *((_THIRD_PARTY,) if was.get(_THIRD_PARTY) else ()))
+    return {label: "false" if was.get(label) == "false" else value for label in labels}

@@ -17,7 +17,7 @@ FLEET = """\
 cloud: eks
 cluster: {{name: c, region: us-west-2, version: '1.35', addons: {addons}}}
 node_pools:
-- {{name: a, machine_type: g6.xlarge, nodes: {{count: 1}}, repair: {{}}}}
+- {{name: a, machine_type: gr6.4xlarge, nodes: {{count: 1}}, repair: {{}}}}
 """
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from slicewright.infra import catalog, geometry, manifests, plan, stack_file
 from slicewright.infra.manifests.eks.karpenter import node_class
+from slicewright.infra.manifests.rollout_warnings import rollout_warnings
 from slicewright.infra.plan.partition.boot import boot_layout
 from slicewright.rehearsal.clouds.aws.ec2.user_data import node_config
 
@@ -207,3 +208,27 @@ def test_mig_manager_can_leave_the_kubelet_running() -> None:
     assert {"name": "HOST_KUBELET_SYSTEMD_SERVICE", "value": "none.service"} in values[
         "migManager"
     ]["env"]
+
+
+def test_a_preview_says_how_another_layout_replaces_the_nodes() -> None:
+    (pool,) = planned(
+        partition=boot(layout={"3g.40gb": 2}), rollout={"max_unavailable": 2}, nodes={"count": 4}
+    ).pools
+    assert pool.boot_layout is not None
+    nodes = {"nodes": {"total": 4.0}}
+    live = {"bootLayout": "0ld0ld00"}
+    (warning,) = rollout_warnings(pool, live, nodes)
+    assert "EKS replaces its 4 nodes, 2 at a time" in warning
+    assert "not until it is verified" in warning
+    assert rollout_warnings(pool, {"bootLayout": pool.boot_layout.digest}, nodes) == []
+
+
+@pytest.mark.parametrize(("limit", "number", "percent"), [(3, 3, None), ("25%", None, 25)])
+def test_nodes_are_replaced_as_many_at_a_time_as_the_rollout_allows(
+    limit: int | str, number: int | None, percent: int | None
+) -> None:
+    rollout = {"max_unavailable": limit}
+    for layout, expected in ((boot(layout={"3g.40gb": 2}), (number, percent)), ("none", (1, None))):
+        (pool,) = planned(partition=layout, rollout=rollout, nodes={"count": 4}).pools
+        update = pool.settings.update
+        assert (update.max_unavailable, update.max_unavailable_percent) == expected

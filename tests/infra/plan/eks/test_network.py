@@ -16,7 +16,7 @@ FLEET = """\
 cloud: eks
 cluster: {{name: c, region: us-west-2, zones: [us-west-2a, us-west-2b], network: {network}{more}}}
 node_pools:
-- {{name: a, machine_type: g6.xlarge, nodes: {{count: 1}}, zones: [us-west-2b]}}
+- {{name: a, machine_type: gr6.4xlarge, nodes: {{count: 1}}, zones: [us-west-2b]}}
 """
 
 
@@ -164,7 +164,7 @@ EXISTING = """\
 cloud: eks
 cluster: {{name: c, region: us-west-2, existing: true{more}}}
 node_pools:
-- {{name: a, machine_type: g6.xlarge, nodes: {{count: 1}}, zones: [us-west-2b]}}
+- {{name: a, machine_type: gr6.4xlarge, nodes: {{count: 1}}, zones: [us-west-2b]}}
 """
 
 

@@ -52,6 +52,16 @@ def silicon(cluster: Any, name: str) -> Path:
 
 
 @pytest.fixture
+def kubelet_left_running(cluster: Any) -> Iterator[None]:
+    """As with gpu_operator.mig_manager.stop_kubelet: false."""
+    reboots = {"name": "WITH_REBOOT", "value": "true"}
+    no_unit = {"name": "HOST_KUBELET_SYSTEMD_SERVICE", "value": "none.service"}
+    cluster.client.patch(POLICY, {"spec": {"migManager": {"env": [reboots, no_unit]}}})
+    yield
+    cluster.client.patch(POLICY, {"spec": {"migManager": {"env": [reboots]}}})
+
+
+@pytest.fixture
 def without_reboot(cluster: Any) -> Iterator[None]:
     """A GPU that is in use would else have its node rebooted."""
 
@@ -98,4 +108,23 @@ def test_a_kubelet_that_does_not_come_back_leaves_the_node_not_ready_until_it_is
     cluster.until(node, lambda n: ready(n) == "Unknown", 240)
     cluster.until(node, lambda n: label(n, STATE) == "success", 240)
     assert ready(cluster.client.get(node)) == "Unknown", "its start did not help"
+    cluster.client.delete(node)
+
+
+def test_a_kubelet_that_mig_manager_leaves_running_keeps_the_node_ready(
+    cluster: Any, kubelet_left_running: None
+) -> None:
+    node = cluster.add_node("kept-0", LOST)
+    capable(cluster, node)
+    cluster.client.patch(node, {"metadata": {"labels": {CONFIG: "all-3g.40gb"}}})
+    seen: set[str] = set()
+
+    def applied(found: dict[str, Any] | None) -> bool:
+        seen.add(ready(found))
+        return label(found, STATE) == "success"
+
+    cluster.until(node, lambda n: label(n, STATE) == "pending", 240)
+    cluster.until(node, applied, 240)
+    assert seen == {"True"}
+    assert state.load(silicon(cluster, "kept-0")).gpus[0].profiles == ("3g.40gb", "3g.40gb")
     cluster.client.delete(node)

@@ -112,9 +112,10 @@ class SimulatedCluster:
         machine: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
         taints: tuple[Mapping[str, str], ...] = (),
+        more_annotations: Mapping[str, str] | None = None,
     ) -> str:
         """A node as the simulated cloud makes it; its API path."""
-        annotations = {"kwok.x-k8s.io/node": "fake"}
+        annotations = {"kwok.x-k8s.io/node": "fake", **(more_annotations or {})}
         if machine is not None:
             annotations["rehearsal.slicewright.io/machine"] = json.dumps(machine)
         amounts = {"cpu": "96", "memory": "1000Gi", "pods": "250", "ephemeral-storage": "100Gi"}

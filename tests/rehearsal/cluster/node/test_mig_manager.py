@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from slicewright.infra import manifests, plan, stack_file
+from slicewright.rehearsal.cluster.kubelet.nodes import reboots
 from slicewright.rehearsal.cluster.node import launcher
 from slicewright.rehearsal.cluster.node.fake_dbus import SystemBus
 from slicewright.rehearsal.cluster.node.launcher import Bind
@@ -33,8 +35,15 @@ def bus() -> Iterator[SystemBus]:
     made.close()
 
 
-def _start(node: Any, api: StubApi, config: str = "") -> Path:
-    """Starts mig-manager with mig-parted's config; returns its log."""
+def _start(node: Any, api: StubApi, config: str = "", *, env: dict[str, str] | None = None) -> Path:
+    """Starts mig-manager with mig-parted's config; returns its log.
+
+    env: of a node whose image brings the driver. mig-manager then stops services of the host.
+    """
+    shims = reboots.write_shims(node.directory / "shims")
+    path = f"{shims}:{node.toolchain.mig_parted.parent}:/usr/bin:/bin"
+    of_host = () if env is None else ("-d",)
+    programs = Bind(source=node.toolchain.mig_parted, target=Path("/usr/bin/nvidia-mig-parted"))
     etc = node.directory / f"mig-manager-{node.runs}"
     etc.mkdir()
     written = config or json.dumps({"version": "v1", "mig-configs": _LAYOUTS})
@@ -47,11 +56,14 @@ def _start(node: Any, api: StubApi, config: str = "") -> Path:
         "-f=/etc/mig-manager/config.yaml",
         "-g=/etc/mig-manager/clients.yaml",
         "-m=/host",
-        env={"NODE_NAME": "n1"},
+        *of_host,
+        env={"NODE_NAME": "n1", **({} if env is None else {"PATH": path, **env})},
         binds=(
             Bind(source=etc, target=Path("/etc/mig-manager")),
-            Bind(source=node.files.root, target=Path("/host")),
+            Bind(source=node.files.root, target=Path("/host"), read_only=env is None),
+            *(() if env is None else (programs,)),
         ),
+        host_paths=(shims,),
     )
     return Path(log)
 
@@ -189,3 +201,38 @@ def test_pending_lasts_as_long_as_the_driver_hangs(make_node: Any, bus: SystemBu
         state.heal(node.files.silicon)
         api.wait_for_states("pending", "success")
     assert state.load(node.files.silicon).gpus[0].profiles == ("1g.10gb",) * 7
+
+
+def test_the_kubelet_is_stopped_only_as_the_unit_that_the_environment_names(
+    make_node: Any, bus: SystemBus
+) -> None:
+    """Only for a change of the MIG mode, with NVIDIA's default; `host_services` is another list.
+
+    NVIDIA/gpu-operator #2415. All wait 30 seconds after they have stopped services.
+    """
+    variable, kubelet = "HOST_KUBELET_SYSTEMD_SERVICE", "kubelet.service"
+    environments = {"default": {}, "empty": {variable: ""}, "no unit": {variable: "none.service"}}
+    stopped: dict[str, list[tuple[str, bool]]] = {name: [] for name in environments}
+    with contextlib.ExitStack() as stack:
+        started = {}
+        for name, env in environments.items():
+            node, changes = make_node(count=1), stopped[name]
+
+            def see(unit: str, active: bool, changes: list[tuple[str, bool]] = changes) -> None:
+                changes.append((unit, active))
+
+            bus.listen(node.files.system_bus, {kubelet: True}, see)
+            api = stack.enter_context(StubApi("n1"))
+            api.label({_CONFIG: "seven"})
+            started[name] = (node, api, _start(node, api, env=env))
+        for node, api, log in started.values():
+            try:
+                api.wait_for_states("pending", "success")
+            except AssertionError:
+                pytest.fail(f"{api.states}\n{log.read_text()}")
+            assert state.load(node.files.silicon).gpus[0].profiles == ("1g.10gb",) * 7
+    assert stopped == {
+        "default": [(kubelet, False), (kubelet, True)],
+        "empty": [],
+        "no unit": [],
+    }

@@ -16,6 +16,7 @@ import pytest
 from slicewright.rehearsal.cluster.kubelet.containers import stand_ins
 from slicewright.rehearsal.cluster.node import mps_control
 from slicewright.rehearsal.cluster.node.launcher import Bind
+from slicewright.rehearsal.cluster.node.source_tree import SOURCE
 from slicewright.rehearsal.cluster.silicon import state
 
 REPLICAS = 4
@@ -146,7 +147,7 @@ class Shared:
             *arguments,
             env={
                 "PATH": f"{self._shims}:{workloads}:/usr/bin:/bin",
-                "PYTHONPATH": str(stand_ins.SOURCE),
+                "PYTHONPATH": str(SOURCE),
                 "CONFIG_FILE": "/config/config.yaml",
             },
             binds=self._binds,
@@ -154,7 +155,7 @@ class Shared:
                 self._shims,
                 Path(sys.base_prefix),
                 Path(sys.prefix),
-                stand_ins.SOURCE,
+                SOURCE,
             ),
         )
         return process, log
