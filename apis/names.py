@@ -59,6 +59,10 @@ VERIFIED_LAYOUT_ANNOTATION: Final = "slicewright.io/verified-layout"
 """Value of the label MIG_CONFIG_LABEL when the node was last found verified. If the pool still
 wants it and the label differs, somebody else has changed the label.
 """
+GPU_PODS_ANNOTATION: Final = "slicewright.io/gpu-pods"
+"""Number of pods that request GPUs on a node with the startup taint. The node's agent computes only
+without this annotation. The annotation comes in the same patch as a taint that is added.
+"""
 STUCK_ANNOTATION: Final = "slicewright.io/stuck"
 """Marks a node that is stuck (`slicewright.fleet_controller.objects.stuck.Stuck`)."""
 

@@ -3,7 +3,56 @@
 from __future__ import annotations
 
 from slicewright.apis.names import Manifest
-from slicewright.apis.openapi import CAMEL_CASE, object_of, text
+from slicewright.apis.openapi import CAMEL_CASE, count, object_of, text
+
+_PROOF_OUTCOME: Manifest = {"type": "string", "enum": ["computed", "failed", "untried"]}
+_GIGABYTES_PER_SECOND: Manifest = {"type": "integer", "format": "int32", "minimum": 0}
+
+_COMPUTE: Manifest = object_of(
+    "The proof that a program computes on the node's partitions and whole GPUs, in their current "
+    "state. Absent: there is no proof of this state.",
+    {
+        "key": text(
+            "Digest of the state that was proven: node, boot, driver, layout and UUIDs.",
+            pattern="^[0-9a-f]{32}$",
+        ),
+        "outcome": {
+            **_PROOF_OUTCOME,
+            "description": "computed: on every device. failed: not on at least one. untried: the "
+            "proof could not be tried on at least one.",
+        },
+        "seconds": {
+            "type": "number",
+            "description": "Duration of the whole proof.",
+            "minimum": 0,
+        },
+        "deviceCount": count("Number of partitions and whole GPUs of the proof."),
+        "devices": {
+            "type": "array",
+            "description": "Devices, those that did not compute first; as many as fit into a small "
+            "report.",
+            "maxItems": 128,
+            "items": object_of(
+                "A partition or a whole GPU.",
+                {
+                    "uuid": text("UUID in CUDA's and NVML's form.", maxLength=96),
+                    "outcome": {**_PROOF_OUTCOME, "description": "The same for this device."},
+                    "writeGBps": {
+                        **_GIGABYTES_PER_SECOND,
+                        "description": "Bandwidth of writing its memory, in gigabytes a second.",
+                    },
+                    "readGBps": {
+                        **_GIGABYTES_PER_SECOND,
+                        "description": "Bandwidth of reading its memory, in gigabytes a second.",
+                    },
+                    "error": text("CUDA's or the proof's name of the failure.", maxLength=96),
+                },
+                required=("uuid", "outcome"),
+            ),
+        },
+    },
+    required=("key", "outcome", "seconds", "deviceCount", "devices"),
+)
 
 _MIG_MODE: Manifest = {"type": "string", "enum": ["enabled", "disabled", "unsupported", "unknown"]}
 
@@ -47,6 +96,7 @@ SCHEMA: Manifest = object_of(
                     "Version of the NVIDIA driver; absent if the driver did not answer.",
                     maxLength=80,
                 ),
+                "compute": _COMPUTE,
                 "models": {
                     "type": "array",
                     "description": "Product names of the GPUs as NVML returns them, each once; "

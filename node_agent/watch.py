@@ -172,12 +172,7 @@ class NodeWatch:
             if waiting:
                 probe = replace(probe, observation=Observation())
             judged = waiting or verify(self._desired, probe.observation, self._node)
-        if self._renewal and self._node and self._node_read == started:
-            judged = self._renewal.consider(judged, probe.observation, self._node, probed)
-        if self._gate and self._node:
-            judged = self._gate.consider(
-                judged, probe.observation, self._desired, self._node, self._clock.monotonic
-            )
+        judged = self._prove_and_renew(judged, probe.observation, started=started, at=probed)
         if self._node:
             judged = layout_change.or_pending(judged, self._desired, self._node, self._mig_config)
         judged = self._fabric.judge(judged, self._desired, probed)
@@ -202,6 +197,36 @@ class NodeWatch:
 
     def close(self) -> None:
         self._gpus.close()
+
+    def _prove_and_renew(
+        self, judged: Verdict, observation: Observation, *, started: float, at: float
+    ) -> Verdict:
+        """Computes if the node waits for that, and ends the container if it is outdated. The proof
+        comes first: only CUDA shows some device nodes that the container lacks.
+        """
+        nvml_matches, gate = judged.verdict == "Match", self._gate
+        is_fresh = self._node_read == started
+        if gate and self._node:
+            if nvml_matches and not gate.memory.load():
+                gate.recall(self._reporter.last_proof(self._clock.wall()))
+            judged = gate.consider(
+                judged,
+                observation,
+                self._desired,
+                self._node,
+                self._clock.monotonic,
+                node_is_fresh=is_fresh,
+            )
+        if self._renewal and self._node and is_fresh:
+            judged = self._renewal.consider(
+                judged,
+                observation,
+                self._node,
+                at,
+                nvml_matches=nvml_matches,
+                cuda_refuses=gate is not None and gate.outdated_container,
+            )
+        return judged
 
     def _read_node(self, now: float) -> None:
         """A new match needs a fresh answer. An existing match survives an API server's restart.
@@ -270,6 +295,7 @@ class NodeWatch:
             pool=self._desired.pool,
             layout_hash=self._layout_hash,
             at=at,
+            proof=self._gate.record if self._gate else None,
         )
         error_before = self._reporter.last_error
         if self._reporter.write(body, now=at, after=self._identity.reports_after):

@@ -134,7 +134,9 @@ UNKNOWN_STATES: Final = (
         verdict="Unknown",
         settles=True,
         meaning="the GPUs match, but it could not be tried whether CUDA computes on them",
-        cause="a process uses a GPU, or the agent's container lacks a library of the driver",
-        advice="end the process; for a library, check how the pod gets the driver",
+        cause="pods or a process use the GPUs, or the agent's container lacks a library of the "
+        "driver",
+        advice="nothing is computed beside tenants: wait until the pods end, or drain the node; "
+        "for a library, check how the pod gets the driver",
     ),
 )

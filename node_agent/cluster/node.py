@@ -10,10 +10,12 @@ from typing import Any
 from slicewright.apis.names import (
     CHANGE_ANNOTATION,
     DESIRED_ANNOTATION,
+    GPU_PODS_ANNOTATION,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     REPORTS_AFTER_ANNOTATION,
     STARTUP_TAINT_KEY,
+    VERIFIED_BOOT_ANNOTATION,
     VERIFIED_LAYOUT_ANNOTATION,
 )
 
@@ -64,8 +66,16 @@ class NodeState:
     """The label nvidia.com/mig.config at the node's last verification (annotation
     slicewright.io/verified-layout). Empty: never verified.
     """
+    verified_boot: str = ""
+    """Boot id at the node's last verification (annotation slicewright.io/verified-boot). Empty:
+    never verified.
+    """
     held: bool = False
     """True if the Node has the startup taint: the controller has not released it."""
+    gpu_pods: str = ""
+    """Number of pods with GPUs on a held node, as the controller has counted (annotation
+    slicewright.io/gpu-pods). Empty: none.
+    """
     feature_labels: Mapping[str, str] = field(default_factory=dict)
     """Product, count and replicas of GPUs and partitions, by GPU feature discovery."""
 
@@ -91,6 +101,8 @@ def read(node: Mapping[str, Any]) -> NodeState:
         reports_after=notes.get(REPORTS_AFTER_ANNOTATION, ""),
         layout_change=notes.get(CHANGE_ANNOTATION, ""),
         verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
+        verified_boot=notes.get(VERIFIED_BOOT_ANNOTATION, ""),
+        gpu_pods=notes.get(GPU_PODS_ANNOTATION, ""),
         held=_has_startup_taint(_object(node.get("spec")).get("taints")),
         feature_labels={name: labels[name] for name in labels if _FEATURE.fullmatch(name)},
     )

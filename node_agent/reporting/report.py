@@ -52,10 +52,14 @@ def body(
     pool: str,
     layout_hash: str,
     at: float,
+    proof: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The whole object, at most `MAX_BYTES` long. at: time of the probe, seconds since the epoch.
 
-    Equal GPUs share an entry. Only the metrics and `show` have UUIDs. All text is plain.
+    Equal GPUs share an entry. UUIDs are in the metrics and in `show`, and here only those that the
+    proof names. All text is plain.
+
+    proof: the record of the compute proof of this state. None or empty: there is none.
     """
     models = sorted({_shorten(gpu.model, _MAX_MODEL) for gpu in observation.gpus if gpu.model})
     report: dict[str, Any] = {
@@ -71,6 +75,8 @@ def body(
         report["driver"] = _shorten(observation.driver, _MAX_DRIVER)
     if models:
         report["models"] = models
+    if proof:
+        report["compute"] = {**proof, "devices": []}
     whole = {
         "apiVersion": API_VERSION,
         "kind": REPORT_KIND,
@@ -89,7 +95,19 @@ def body(
         ]
     )
     _fit(whole, entries)
+    if proof:
+        _fit_devices(whole, proof)
     return whole
+
+
+def _fit_devices(whole: dict[str, Any], proof: Mapping[str, Any]) -> None:
+    """Adds as many devices of the proof as fit. `deviceCount` counts all of them."""
+    compute = whole["report"]["compute"]
+    for device in proof["devices"]:
+        compute["devices"].append(device)
+        if len(json.dumps(whole)) > MAX_BYTES:
+            compute["devices"].pop()
+            return
 
 
 def _fit(whole: dict[str, Any], entries: list[dict[str, Any]]) -> None:
@@ -214,6 +232,16 @@ class Reporter:
         self._tokens -= 1
         self._next_heartbeat = now + self._interval()
         return True
+
+    def last_proof(self, now: float) -> Mapping[str, Any]:
+        """The record of the compute proof in the report of the previous agent. Empty: none."""
+        if not self._recalled and not self._backoff.waits(now):
+            try:
+                self._recall(now)
+            except (ApiError, Unreachable) as e:
+                self._record_failure(e, now)
+        proof = (self._written or {}).get("compute")
+        return proof if isinstance(proof, dict) else {}
 
     def _is_due(self, new: dict[str, Any], now: float) -> bool:
         old = self._written

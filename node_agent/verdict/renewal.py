@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from slicewright.apis.desired_state import Desired
 from slicewright.node_agent.cluster.node import NodeState
@@ -27,6 +28,10 @@ PATIENCE_S = 60.0
 FORGOTTEN_S = 600.0
 """The kubelet forgets earlier restarts of a container after this run time."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 300.0
+_OF_CUDA: Final = "cuda:"
+"""Start of the digest of ends because CUDA refused the container."""
+_TRIED_ONCE: Final = frozenset({"finished", "cuda"})
+"""Evidence that justifies a single new container for the same signs."""
 
 
 def kubelet_backoff(ends: Sequence[float]) -> tuple[float, float]:
@@ -81,13 +86,22 @@ class Renewal:
     """The last wait that was logged."""
 
     def consider(
-        self, verdict: Verdict, observation: Observation, node: NodeState, now: float
+        self,
+        verdict: Verdict,
+        observation: Observation,
+        node: NodeState,
+        now: float,
+        *,
+        nvml_matches: bool | None = None,
+        cuda_refuses: bool = False,
     ) -> Verdict:
         """The verdict, or a verdict that the container is outdated. Calls `end` when it is time.
 
-        node: read in this turn, as an older Node may contradict the observation.
+        node: read in this turn, as an older Node may contradict the observation. nvml_matches: True
+        if the verdict was a match before the compute proof. cuda_refuses: True if NVML answers, and
+        CUDA does not accept this container.
         """
-        if verdict.verdict == "Match":
+        if nvml_matches if nvml_matches is not None else verdict.verdict == "Match":
             self._matched_boot = node.boot_id
         past = self.memory.past_of(node.boot_id, now)
         loaded = self.driver_loaded()
@@ -95,20 +109,30 @@ class Renewal:
         self._first = self._first or signs
         self._changes = stale_devices.changes(self._first, signs) or self._changes
         if not stale_devices.sees_too_little(self.desired, observation):
-            self.memory.save(replace(past, in_vain=()))
+            self._forget_ends_in_vain(past, computes=verdict.verdict == "Match")
         evidence = self._evidence(verdict, observation, node, loaded=loaded)
-        in_vain = past.times_in_vain(signs.digest)
+        digest = signs.digest
+        if cuda_refuses:
+            evidence, digest = "cuda", f"{_OF_CUDA}{signs.digest}"
+        in_vain = past.times_in_vain(digest)
         self._most_gpus = max(self._most_gpus, len(observation.gpus))
-        if evidence is None or (in_vain and evidence == "finished"):
+        if evidence is None or (in_vain and evidence in _TRIED_ONCE):
             self._due = None
             return verdict
-        if self._due != (signs.digest, evidence):
-            self._due, self._due_since = (signs.digest, evidence), now
-        self._end_if_due(signs.digest, evidence, past, now)
+        if self._due != (digest, evidence):
+            self._due, self._due_since = (digest, evidence), now
+        self._end_if_due(digest, evidence, past, now)
         # After an end in vain, this container's view is the best available.
         if in_vain:
             return verdict
         return stale_devices.outdated(self.desired, verdict, observation, node)
+
+    def _forget_ends_in_vain(self, past: Past, *, computes: bool) -> None:
+        """Forgets the ends that were in vain, as this container sees every device. An end because
+        of CUDA counts until the devices compute.
+        """
+        of_cuda = tuple(end for end in past.in_vain if end[0].startswith(_OF_CUDA))
+        self.memory.save(replace(past, in_vain=() if computes else of_cuda))
 
     def _evidence(
         self, verdict: Verdict, observation: Observation, node: NodeState, *, loaded: bool

@@ -42,14 +42,18 @@ _LOOKS_STALE = _NO_DRIVER | {
 """Reasons that outdated device nodes can cause on a healthy node."""
 _SAME_IN_EVERY_CONTAINER = frozenset({"DriverHung", "ProbeBroken", "GpuLost", "GpuResetRequired"})
 """Reasons of failed calls that a new container would report, too."""
+_OF_CUDA = frozenset({"PartitionDoesNotCompute", "ComputeUntried"})
+"""Reasons of the compute proof."""
 _MIG_MANAGER_DONE = frozenset({"success", "failed"})
 
-Evidence = Literal["advertised", "finished", "lost"]
+Evidence = Literal["advertised", "finished", "lost", "cuda"]
 """Why a new container should see more. `advertised`: the kubelet advertises more devices than this
 container sees, so the device plugin, in a newer container, sees them. `finished`: the driver is
 loaded, or mig-manager is done, or GPU instances are listed without a device here, but no device
 plugin confirms it (yet). `lost`: the driver refuses this container, which has matched in this boot,
-and the kubelet still advertises every device.
+and the kubelet still advertises every device. `cuda`: NVML answers, and CUDA refuses this container
+with an error that a missing device node or library causes, as of a container that is older than
+/dev/nvidia-uvm.
 """
 
 
@@ -153,8 +157,10 @@ def outdated(
     """The verdict while the container is about to be replaced."""
     reason = REASONS[REASON]
     advertised = _count_advertised(desired, node)
-    failures = _failures(observation)
-    why_fewer = f" ({failures[0].text.removesuffix('.')})" if failures else ""
+    failures = [failure.text.removesuffix(".") for failure in _failures(observation)] or [
+        finding.observed for finding in verdict.checks if finding.reason in _OF_CUDA
+    ]
+    why_fewer = f" ({failures[0]})" if failures else ""
     readable = tuple(gpu for gpu in observation.gpus if gpu.failure is None)
     devices = f"{_count_observed(replace(observation, gpus=readable))}{why_fewer}"
     check = Check(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,10 +29,17 @@ class HeldApi(Api):
     """A Node with the startup taint, until it is released."""
 
     held: bool = True
+    report: dict[str, Any] = field(default_factory=dict)
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
+        if self.report and path.endswith("/gpunodereports/n1"):
+            return self.report
         node = super().get(path, **query)
         return {**node, "spec": {"taints": [dict(STARTUP_TAINT)] if self.held else []}}
+
+    def patch(self, path: str, body: dict[str, Any], **options: str) -> dict[str, Any]:
+        self.report = body
+        return super().patch(path, body, **options)
 
 
 @dataclass
@@ -84,6 +91,33 @@ def agent(
 
 def test_a_held_node_matches_once_its_partitions_have_computed(agent: Agent) -> None:
     agent.turns(3)
+    assert agent.api.reports == ["PartitionsMatch"]
+
+
+def test_the_report_has_each_device_of_the_proof(agent: Agent) -> None:
+    agent.turns(2)
+    compute = agent.api.report["report"]["compute"]
+    assert (compute["outcome"], compute["deviceCount"]) == ("computed", 4)
+    uuids = {
+        ci.uuid
+        for gpu in state.load(agent.silicon.path).gpus
+        for gi in gpu.instances
+        for ci in gi.compute_instances
+    }
+    assert {device["uuid"] for device in compute["devices"]} == uuids
+    assert all(device["outcome"] == "computed" for device in compute["devices"])
+
+
+def test_a_new_pod_of_the_agent_believes_the_report_of_its_predecessor(
+    agent: Agent, tmp_path: Path
+) -> None:
+    agent.turns(2)
+    proven = agent.api.report["report"]["compute"]
+    state.inject(agent.silicon.path, state.Injection(call="cuInit", code=802))
+    assert agent.loop._gate is not None
+    agent.loop._gate.memory = ProofMemory(tmp_path / "new")
+    agent.turns(30)
+    assert agent.api.report["report"]["compute"] == proven
     assert agent.api.reports == ["PartitionsMatch"]
 
 

@@ -176,7 +176,13 @@ FAULTS = [
 ]
 
 
-def _long(wanted: dict[str, int], gpus: list[ObservedGpu], *, name: int = 63) -> dict[str, Any]:
+def _long(
+    wanted: dict[str, int],
+    gpus: list[ObservedGpu],
+    *,
+    name: int = 63,
+    proof: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """The report about `gpus` of a node whose names are all as long as they may be, or (`name`)
     come to be.
     """
@@ -197,6 +203,7 @@ def _long(wanted: dict[str, int], gpus: list[ObservedGpu], *, name: int = 63) ->
         pool=desired.pool,
         layout_hash=hash_of(desired),
         at=START,
+        proof=proof,
     )
 
 
@@ -242,6 +249,30 @@ def test_so_is_one_with_faults_on_every_second_of_them(quarters: tuple[MigDevice
     assert _sent(whole) <= 2048
     assert all(len(entry) > 1 for entry in whole["report"]["gpus"]), "nothing had to be left out"
     assert json.dumps(whole["report"]["gpus"]).count("GPU requires restart") == 1
+
+
+@pytest.mark.parametrize("count", [1, 7, 56])
+def test_a_report_has_as_many_devices_of_the_proof_as_fit(
+    count: int, quarters: tuple[MigDevice, ...]
+) -> None:
+    devices = [
+        {"uuid": f"MIG-{index:036}", "outcome": "computed", "writeGBps": 300, "readGBps": 320}
+        for index in range(count)
+    ]
+    devices[0] = {"uuid": "MIG-0", "outcome": "failed", "error": "CUDA_ERROR_LAUNCH_FAILED (719)"}
+    proof = {
+        "key": "0" * 32,
+        "outcome": "failed",
+        "seconds": 6.1,
+        "deviceCount": count,
+        "devices": devices,
+    }
+    whole = _long({"1g.24gb": 4}, [_gpu(index, quarters) for index in range(8)], proof=proof)
+    compute = whole["report"]["compute"]
+    assert _sent(whole) <= 2048
+    assert compute["devices"] == devices[: len(compute["devices"])]
+    assert compute["devices"][0]["uuid"] == "MIG-0"
+    assert compute["deviceCount"] == count
 
 
 @given(
