@@ -29,10 +29,10 @@ from slicewright.node_agent.verdict import layout_change
 from slicewright.node_agent.verdict.damping import Damper
 from slicewright.node_agent.verdict.fabric_patience import FabricPatience
 from slicewright.node_agent.verdict.findings import Verdict
+from slicewright.node_agent.verdict.partitioning import Partitioning
 from slicewright.node_agent.verdict.renewal import Renewal
 from slicewright.node_agent.verdict.verify import (
     desired_of,
-    partitioning_in_progress,
     verify,
     verify_layout,
 )
@@ -116,19 +116,21 @@ class NodeWatch:
         pace: Pace,
         renewal: Renewal | None = None,
         gate: ComputeGate | None = None,
+        partitioning: Partitioning | None = None,
         mig_config: str = "",
         clock: Clock | None = None,
         kernel_log: Path = KMSG,
     ) -> None:
         """renewal: None keeps a container for ever, even if it misses GPUs. gate: None judges by
-        NVML alone. mig_config: the value of the label nvidia.com/mig.config for `desired`, empty if
-        unknown.
+        NVML alone. partitioning: None probes while GKE partitions. mig_config: the value of the
+        label nvidia.com/mig.config for `desired`, empty if unknown.
         """
         self._declared = desired
         self._assigned = ""
         self._desired = desired
         self._renewal = renewal
         self._gate = gate
+        self._partitioning = partitioning or Partitioning()
         self._mig_config = mig_config
         self._layout_hash = hash_of(desired)
         self._metrics = metrics
@@ -153,7 +155,7 @@ class NodeWatch:
         """Does a turn: read the Node, probe, judge, report. Returns seconds until the next."""
         started = self._health.turned = self._clock.monotonic()
         self._read_node(started)
-        waiting = partitioning_in_progress(self._desired, self._node)
+        waiting = self._partitioning.judge(self._desired, self._node, started)
         # The first verdict must not wait for a thorough probe.
         probe = (
             self._gpus.skip()
@@ -166,7 +168,7 @@ class NodeWatch:
         if judged.verdict != "Match" and self._own_node.requested_at != started:
             # The Node of the last match is older than this observation.
             self._ask_for_node(started)
-            waiting = partitioning_in_progress(self._desired, self._node)
+            waiting = self._partitioning.judge(self._desired, self._node, started)
             if waiting:
                 probe = replace(probe, observation=Observation())
             judged = waiting or verify(self._desired, probe.observation, self._node)

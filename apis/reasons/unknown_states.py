@@ -96,11 +96,18 @@ UNKNOWN_STATES: Final = (
         code="PartitioningUnderWay",
         verdict="Unknown",
         settles=True,
-        meaning="mig-manager is changing the GPUs, and the agent does not probe them meanwhile: "
-        "an NVML client can make a change of MIG mode fail",
+        meaning="mig-manager is changing the GPUs, or GKE may be partitioning them until it "
+        "advertises them, and the agent does not probe them meanwhile: an NVML client can make a "
+        "change of MIG mode fail",
         cause="mig-manager is changing the partitions",
         advice="if it takes more than 15 minutes, delete the node's nvidia-mig-manager pod, so "
         "that it starts again",
+        causes={"gke": "GKE may still be partitioning the GPUs"},
+        advices={
+            "gke": "the agent probes the GPUs in 5 minutes at the latest; if it takes longer, read "
+            "the logs of the node's pods nvidia-gpu-device-plugin and nvidia-driver-installer in "
+            "kube-system"
+        },
     ),
     Reason(
         code="DeviceNodesOutdated",

@@ -89,6 +89,7 @@ def _watch_node(parsed: argparse.Namespace) -> int:
     deadline_s = options.deadline_s(parsed, gpus=desired.gpu_count)
     prober = Prober.start(deadline_s=deadline_s, utilization=parsed.utilization)
     from slicewright.node_agent.reporting.metrics import Metrics
+    from slicewright.node_agent.verdict.partitioning import Partitioning
     from slicewright.node_agent.watch import NodeWatch, Pace
     from slicewright.telemetry import log
 
@@ -108,6 +109,7 @@ def _watch_node(parsed: argparse.Namespace) -> int:
         pace=Pace(interval_s=parsed.interval),
         renewal=_renewal(desired, stop),
         gate=_gate(prover),
+        partitioning=Partitioning(driver_loaded=_DRIVER_VERSION.exists),
         mig_config=parsed.mig_config,
     )
     layout = desired_state.hash_of(desired)[:8]

@@ -122,7 +122,14 @@ def partitioning_in_progress(desired: Desired, node: NodeState | None) -> Verdic
         or node.mig_state not in ("pending", "rebooting")
     ):
         return None
-    observed = f"nvidia.com/mig.config.state {node.mig_state}"
+    return partitioning_verdict(desired, f"nvidia.com/mig.config.state {node.mig_state}")
+
+
+def partitioning_verdict(desired: Desired, observed: str) -> Verdict:
+    """The verdict while the GPUs are, or may be, changed and must not be probed.
+
+    observed: the sign of it.
+    """
     check = Check(
         reason="PartitioningUnderWay",
         where="node",

@@ -17,11 +17,12 @@ from slicewright.kubeapi import ApiError, Client
 from slicewright.node_agent.cluster.restart_memory import RestartMemory
 from slicewright.node_agent.reporting.health import Health
 from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict.partitioning import Partitioning
 from slicewright.node_agent.verdict.renewal import Renewal
 from slicewright.node_agent.watch import NodeWatch, Pace
 from slicewright.rehearsal.cluster.node import container_runtime
 from slicewright.rehearsal.cluster.node.container_runtime import Container, Mode
-from slicewright.rehearsal.cluster.silicon import device_nodes, state
+from slicewright.rehearsal.cluster.silicon import device_nodes, device_rules, state
 from tests.node_agent.clocks import Clocks
 
 EKS = Container(privileged=False, nvidia_runtime=True, env={"NVIDIA_VISIBLE_DEVICES": "all"})
@@ -105,6 +106,8 @@ class Node:
         """The agent in a container that is created now."""
         found = container_runtime.devices(kind, state.load(self.silicon.path), mode)
         assert found is not None
+        if container_runtime.has_rules_of_hook(kind, mode):
+            found |= {device_rules.marker(device_rules.times_written(self.silicon.path))}
         self.dev = self._dev(found)
         self.setenv(device_nodes.VARIABLE, str(self.dev))
         prober = self.silicon.prober(user=user)
@@ -125,6 +128,7 @@ class Node:
             health=Health(stall_after_s=30, stale_after_s=30, clock=self.clocks.monotonic),
             pace=self.pace,
             renewal=renewal if renews else None,
+            partitioning=Partitioning(driver_loaded=lambda: self.driver_loaded),
             clock=self.clocks.clock(),
         )
         try:
@@ -144,7 +148,7 @@ class Node:
 
     def reload_daemons(self) -> None:
         """`systemctl daemon-reload`: the container that runs now loses its devices."""
-        (self.dev / device_nodes.DENIED).touch()
+        device_rules.reload_daemon(self.silicon.path)
 
     def partition(self) -> None:
         for index in range(2):

@@ -217,6 +217,16 @@ SITUATIONS: dict[str, Situation] = {
         passes=_all(_reboot, _label("success")),
         ends="reboot",
     ),
+    "GKE may be partitioning": Situation(
+        first=True,
+        kind=GKE,
+        partitioner="gke",
+        is_=_mode(on=False),
+        reason="PartitioningUnderWay",
+        says="found a driver, and no GPU advertised yet: GKE may still be partitioning the GPUs",
+        passes=_partition,
+        ends="new container",
+    ),
     "partitioned back to whole GPUs, or MIG turned off": Situation(
         is_=_all(_mode(on=False), _advertise(gpu="2")),
         reason="NotPartitioned",

@@ -65,7 +65,8 @@ def test_a_gke_agent_from_before_the_partitioning_ends_and_the_next_one_matches(
     with node.container(GKE, "legacy") as agent:
         agent.turns(80)
         assert not agent.stop.is_set()
-    assert node.api.reports == ["NotPartitioned", "DeviceNodesOutdated", "PartitionsMatch"]
+    reasons = ["PartitioningUnderWay", "DeviceNodesOutdated", "PartitionsMatch"]
+    assert node.api.reports == reasons
 
 
 def test_a_privileged_agent_sees_instances_that_it_cannot_open_and_ends_too(node: Node) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from slicewright.rehearsal.cluster.silicon import device_nodes
 from slicewright.rehearsal.cluster.silicon.node_silicon import Gpu, NodeSilicon
@@ -45,6 +45,16 @@ def mode_of(environment: Mapping[str, str]) -> Mode:
     if asked not in _MODES:
         raise ValueError(f"{VARIABLE}={asked}: must be legacy or cdi")
     return _MODES[asked]
+
+
+CAPABILITIES: Final = "NVIDIA_DRIVER_CAPABILITIES"
+_UTILITY: Final = "utility"
+"""Brings libnvidia-ml."""
+_COMPUTE: Final = "compute"
+"""Brings libcuda, and the device nodes of CUDA's memory manager."""
+_DEFAULT: Final = frozenset({_UTILITY, _COMPUTE})
+"""Source: NVIDIA/nvidia-container-toolkit, internal/config/image, DefaultDriverCapabilities."""
+_EVERY: Final = "all"
 
 
 class Refused(Exception):
@@ -94,6 +104,17 @@ class Container:
         )
 
     @property
+    def capabilities(self) -> frozenset[str]:
+        """The driver's capabilities that the legacy hook obeys.
+
+        Source: nvidia-container-toolkit, cmd/nvidia-container-runtime-hook, getDriverCapabilities.
+        """
+        requested = self.env.get(CAPABILITIES)
+        if requested == _EVERY or (requested is None and self._of_old_image):
+            return _DEFAULT
+        return frozenset(requested.split(",")) & _DEFAULT if requested else _DEFAULT
+
+    @property
     def allocated(self) -> frozenset[str]:
         """UUIDs of the GPUs and MIG devices that NVIDIA's device plugin allocated by CDI."""
         return frozenset(
@@ -101,6 +122,37 @@ class Container:
             for name in self.cdi_devices
             if name.startswith(_PLUGIN_CDI)
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Libraries:
+    """The driver's libraries that the runtime puts into a container."""
+
+    nvml: bool
+    cuda: bool
+
+
+def libraries(container: Container, mode: Mode) -> Libraries:
+    """By CDI a container gets every library, whatever NVIDIA_DRIVER_CAPABILITIES is.
+
+    Source: nvidia-container-toolkit, pkg/nvcdi/driver-nvml.go.
+    """
+    if not container.gets_driver:
+        return Libraries(nvml=False, cuda=False)
+    if container.allocated or mode != "legacy":
+        return Libraries(nvml=True, cuda=True)
+    capabilities = container.capabilities
+    return Libraries(nvml=_UTILITY in capabilities, cuda=_COMPUTE in capabilities)
+
+
+def has_rules_of_hook(container: Container, mode: Mode) -> bool:
+    """True if NVIDIA's hook has put the GPUs into the device rules of the container's cgroup.
+
+    By CDI they are in the container's specification, and a privileged container has no rules. A
+    device plugin that allocates files has them in the specification, too.
+    """
+    by_hook = container.gets_driver and not container.allocated and mode == "legacy"
+    return by_hook and not container.privileged
 
 
 def devices(container: Container, silicon: NodeSilicon | None, mode: Mode) -> frozenset[str] | None:
@@ -136,7 +188,9 @@ def _names(files: frozenset[str]) -> frozenset[str]:
 
 
 def _legacy(container: Container, silicon: NodeSilicon) -> frozenset[str]:
-    found = set(device_nodes.CONTROL)
+    # libnvidia-container, nvc_mount.c: only compute libraries need the memory manager's nodes.
+    computes = _COMPUTE in container.capabilities
+    found = set(device_nodes.CONTROL if computes else device_nodes.CONTROL - device_nodes.UVM)
     asked = container.visible_devices.split(",")
     for gpu in silicon.gpus:
         whole = "all" in asked or str(gpu.index) in asked or gpu.uuid in asked

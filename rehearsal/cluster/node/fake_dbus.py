@@ -52,11 +52,13 @@ class SystemBus:
         path: Path,
         units: Mapping[str, bool] | None = None,
         changed: Callable[[str, bool], None] = lambda unit, active: None,
+        reloaded: Callable[[], None] = lambda: None,
     ) -> None:
         """Serves one node's bus at the socket `path`, which may be of any length.
 
         units: whether each systemd unit is active. changed: is called in the bus' thread before a
-        unit's start or stop is told. Raises OSError.
+        unit's start or stop is told. reloaded: the same at each `systemctl daemon-reload`. Raises
+        OSError.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -74,7 +76,7 @@ class SystemBus:
         path.chmod(0o666)
         listener.listen(16)
         with self._lock:
-            self._nodes[path] = _Node(listener, dict(units or {}), changed)
+            self._nodes[path] = _Node(listener, dict(units or {}), changed, reloaded)
             self._selector.register(listener, selectors.EVENT_READ, self._nodes[path])
         os.write(self._wake_write, b".")
 
@@ -152,6 +154,7 @@ class _Node:
     socket: socket.socket
     units: dict[str, bool]
     changed: Callable[[str, bool], None]
+    reloaded: Callable[[], None]
     connections: list[_Connection] = field(default_factory=list)
     accepted: int = 0
     jobs: int = 0
@@ -194,7 +197,10 @@ class _Connection:
         match call.member:
             case "Hello":
                 self._reply(call, "s", _Writer().string(self.name))
-            case "AddMatch" | "RemoveMatch" | "Subscribe" | "Reload":
+            case "Reload":
+                node.reloaded()
+                self._reply(call)
+            case "AddMatch" | "RemoveMatch" | "Subscribe":
                 self.listens = self.listens or call.member == "AddMatch"
                 self._reply(call)
             case "ListUnitsByNames":

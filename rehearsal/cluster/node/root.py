@@ -45,6 +45,9 @@ class _Tools(Protocol):
     @property
     def fake_nvml(self) -> Path: ...
 
+    @property
+    def fake_cuda(self) -> Path: ...
+
 
 @dataclass(frozen=True)
 class NodeFiles:
@@ -103,10 +106,10 @@ def build(
 ) -> NodeFiles:
     """Creates or renews the files of a node below `node_dir`; existing GPUs keep their state.
 
-    machine: the annotation's JSON, or a Machine. toolchain: for its fake NVML. with_software: with
-    the driver and the container toolkit of the node's image; else they are left to `install_driver`
-    and `configure_containerd`, as is a driver that is not in the image. Raises BadMachine,
-    UnknownModel, and ValueError for hardware that the fake does not have.
+    machine: the annotation's JSON, or a Machine. toolchain: for its fake NVML and CUDA.
+    with_software: with the driver and the container toolkit of the node's image; else they are left
+    to `install_driver` and `configure_containerd`, as is a driver that is not in the image. Raises
+    BadMachine, UnknownModel, and ValueError for hardware that the fake does not have.
     """
     known = machine if isinstance(machine, Machine) else read(machine)
     node = _bare(node_dir, _product_name(known), _OS_RELEASE[known.cloud])
@@ -193,8 +196,11 @@ def _install(node: NodeFiles, toolchain: _Tools, directory: Path) -> None:
     silicon = state.load(node.silicon)
     _load_module(node.root, silicon)
     _link(toolchain.fake_nvml, directory / "libnvidia-ml.so.1")
-    # Empty: NVIDIA's device plugin finds the driver by it where it lists devices by CDI.
-    _write(directory / f"libcuda.so.{silicon.driver_version}", "")
+    # NVIDIA's device plugin finds the driver by the file with the version if it lists devices by
+    # CDI.
+    versioned = directory / f"libcuda.so.{silicon.driver_version}"
+    _link(toolchain.fake_cuda, versioned)
+    _link_name(versioned.name, directory / "libcuda.so.1")
     # Empty: mig-manager looks for it where the driver is not the host's own.
     _write(directory.parent / "bin/nvidia-smi", "")
 
@@ -345,6 +351,16 @@ def _config_space(kind: Model) -> bytes:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def _link_name(name: str, target: Path) -> None:
+    """A symbolic link to a file in the same directory, replaced atomically: programs may load it
+    meanwhile.
+    """
+    new = target.with_name(f".{target.name}.new")
+    new.unlink(missing_ok=True)
+    new.symlink_to(name)
+    new.replace(target)
 
 
 def _link(source: Path, target: Path) -> None:

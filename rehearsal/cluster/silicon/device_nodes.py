@@ -20,9 +20,9 @@ from slicewright.rehearsal.cluster.silicon.node_silicon import (
 
 VARIABLE = "SLICEWRIGHT_FAKE_NVML_DEV"
 """Tells the library which directory is /dev to a process; unset, every node can be opened."""
-DENIED = ".denied"
-"""A file of this name in that directory: the container has lost the permission to open any."""
-CONTROL = frozenset({"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"})
+UVM = frozenset({"nvidia-uvm", "nvidia-uvm-tools"})
+"""CUDA's memory manager; NVML does without it."""
+CONTROL = frozenset({"nvidiactl"}) | UVM
 _CONFIG, _MONITOR = "config", "monitor"
 _GPU_INSTANCE_IDS, _COMPUTE_INSTANCE_IDS = range(15), range(8)
 """Ids that the driver can give; it has a minor for each, whether the instance exists or not."""

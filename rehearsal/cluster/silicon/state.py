@@ -102,6 +102,10 @@ def create(path: Path, model_key: str, count: int, driver_version: str, seed: st
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
         _write(path, node)
+    # Readable to all: only the owner of the directory could make it.
+    clients = Path(f"{path}.clients")
+    clients.touch()
+    clients.chmod(0o644)
     return node
 
 

@@ -178,6 +178,7 @@ TOOLS: tuple[Tool, ...] = (
                     _SILICON / "library" / name
                     for name in (
                         "access.c",
+                        "clients.c",
                         "health.def",
                         "model.c",
                         "models.def",

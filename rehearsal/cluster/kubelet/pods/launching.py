@@ -37,7 +37,7 @@ from slicewright.rehearsal.cluster.node.containerd import Containerd
 from slicewright.rehearsal.cluster.node.forks import ForkedProgram, Forks
 from slicewright.rehearsal.cluster.node.machine import Machine
 from slicewright.rehearsal.cluster.node.root import NodeFiles
-from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon import device_rules, state
 from slicewright.rehearsal.host.toolchain import Toolchain
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -45,9 +45,9 @@ POD_ADDRESS = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"
 """For stand-ins that serve: all pods share this machine's network, so each has its own address."""
 _HOSTS = Path("/etc/hosts")
 _DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
-"""Where the driver's library is mounted, with LD_LIBRARY_PATH.
+"""Where the driver's libraries are mounted, with LD_LIBRARY_PATH.
 
-NVIDIA's container toolkit mounts it in the system's directory, which here is this machine's.
+NVIDIA's container toolkit mounts them in the system's directory, which here is this machine's.
 """
 
 _NOTHING = "/dev/null"
@@ -217,9 +217,7 @@ class Launching:
             run.node.files.containerd,
         )
         if run.node.machine.gpu_model and asks.gets_driver:
-            binds.append(
-                launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES)
-            )
+            binds += self._driver_libraries(asks, run.node)
             others = known.get("LD_LIBRARY_PATH")
             known["LD_LIBRARY_PATH"] = (
                 f"{_DRIVER_LIBRARIES}:{others}" if others else str(_DRIVER_LIBRARIES)
@@ -240,6 +238,18 @@ class Launching:
             processes=processes_of(pod, run.directory),
         )
 
+    def _driver_libraries(self, asks: Container, node: Node) -> list[launcher.Bind]:
+        given = container_runtime.libraries(asks, self._mode(node))
+        files = ((self._toolchain.fake_nvml, given.nvml), (self._toolchain.fake_cuda, given.cuda))
+        return [
+            launcher.Bind(source=file, target=_DRIVER_LIBRARIES / file.name)
+            for file, is_given in files
+            if is_given
+        ]
+
+    def _mode(self, node: Node) -> container_runtime.Mode:
+        return "management" if node.files.containerd.management else self._runtime
+
     def _gpu_devices(self, node: Node, asks: Container) -> frozenset[str] | None:
         """Those of this moment: a restarted container is a new one.
 
@@ -249,10 +259,12 @@ class Launching:
             return frozenset()
         silicon = state.load(node.files.silicon) if node.files.driver_loaded else None
         try:
-            mode = "management" if node.files.containerd.management else self._runtime
-            return container_runtime.devices(asks, silicon, mode)
+            nodes = container_runtime.devices(asks, silicon, mode := self._mode(node))
         except container_runtime.Refused as e:
             raise NotCreated("RunContainerError", f"failed to create containerd task: {e}") from e
+        if nodes is not None and container_runtime.has_rules_of_hook(asks, mode):
+            nodes |= {device_rules.marker(device_rules.times_written(node.files.silicon))}
+        return nodes
 
     def _base(self, pod: JsonObject, pod_ip: str, uid: int) -> dict[str, str]:
         return {

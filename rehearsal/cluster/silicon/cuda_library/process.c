@@ -94,17 +94,6 @@ bool used_by_others(const struct cuda_device *device)
     return false;
 }
 
-/* Beside the nodes that NVML opens, CUDA opens that of its memory manager. See access.c. */
-static bool has_node(const char *name)
-{
-    const char *directory = getenv("SLICEWRIGHT_FAKE_NVML_DEV");
-    char path[4096];
-    if (directory == NULL || *directory == '\0')
-        return true;
-    return snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path &&
-           access(path, R_OK) == 0;
-}
-
 /* A health value by name; `absent` if health.def does not have it. */
 static long long health_of(const struct gpu *gpu, const char *name, long long absent)
 {
@@ -156,16 +145,31 @@ static CUresult fault_of_init(void)
     return code;
 }
 
+/* CUDA opens every GPU that it may, whichever are visible. Source: NVIDIA, "Improving CUDA
+ * Initialization Times Using cgroups". */
+static void start_gpus(void)
+{
+    long long ms = 0;
+    for (unsigned i = 0; i < node.gpu_count; i++)
+        if (!node.gpus[i].lost && may_use_gpu(&node.gpus[i]))
+            ms += open_gpu(&node, &node.gpus[i]);
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
 CUresult cuInit(unsigned int flags)
 {
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (initialized)
         return CUDA_SUCCESS;
-    if (state_refresh(&node) != NVML_SUCCESS || !has_node("nvidiactl"))
+    if (state_refresh(&node) != NVML_SUCCESS || !may_open("nvidiactl"))
         return CUDA_ERROR_NO_DEVICE;
-    if (!has_node("nvidia-uvm"))
+    /* Beside the nodes that NVML opens, CUDA opens that of its memory manager. */
+    if (!may_open("nvidia-uvm"))
         return CUDA_ERROR_UNKNOWN;
+    start_gpus();
     device_count = list_devices(&node);
     CUresult code = fault_of_init();
     if (code == CUDA_SUCCESS)

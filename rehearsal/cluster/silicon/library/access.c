@@ -4,9 +4,11 @@
  * device nodes of the moment it was created. Unset or empty, the process sees the host's own /dev,
  * in which every node exists. Source: NVIDIA MIG user guide, "Device nodes and capabilities".
  *
- * A file `.denied` in it stands for device rules of the container's cgroup without the GPUs, as
- * systemd writes them after `systemctl daemon-reload`: the nodes exist, and no open succeeds.
- * Source: NVIDIA Container Toolkit, "Troubleshooting", containers losing access to GPUs. */
+ * A file `.device-rules-N` in it: NVIDIA's hook has added the GPUs to the device rules of the
+ * container's cgroup, when systemd had written the rules of the node's containers N times
+ * (`<state>.device-rules`). `systemctl daemon-reload` writes them again, without the GPUs: the
+ * nodes exist, and no open succeeds. Source: NVIDIA Container Toolkit, "Troubleshooting",
+ * containers losing access to GPUs. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -28,16 +30,35 @@ static const char *device_directory(void)
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
+/* How often systemd has rewritten the device rules of the node's containers. */
+static unsigned device_rules(void)
+{
+    char path[4096];
+    unsigned count = 0;
+    FILE *file = state_file(".device-rules", path, sizeof path) ? fopen(path, "re") : NULL;
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%u", &count) != 1)
+        count = 0;
+    fclose(file);
+    return count;
+}
+
 static bool denied(void)
 {
     char path[4096];
     const char *directory = device_directory();
-    return directory != NULL &&
-           snprintf(path, sizeof path, "%s/.denied", directory) < (int)sizeof path &&
-           access(path, F_OK) == 0;
+    if (directory == NULL)
+        return false;
+    for (unsigned older = 0, now = device_rules(); older < now; older++)
+        if (snprintf(path, sizeof path, "%s/.device-rules-%u", directory, older) <
+                (int)sizeof path &&
+            access(path, F_OK) == 0)
+            return true;
+    return false;
 }
 
-static bool may_open(const char *name)
+bool may_open(const char *name)
 {
     char path[4096];
     const char *directory = device_directory();

@@ -313,24 +313,10 @@ nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigne
 
 /* --- a cold GPU --- */
 
-/* GPUs that this process has started, and holds until its last nvmlShutdown. */
-static bool started[MAX_GPUS];
-
-static bool held(const struct gpu *gpu)
-{
-    for (unsigned i = 0; i < node.process_count; i++)
-        if (node.processes[i].gpu == gpu->index)
-            return true;
-    return gpu->health[HEALTH_persistence] != 0 || started[gpu->index];
-}
-
-/* Without persistence mode the driver starts a GPU for its first client, and stops it after the
- * last: one to three seconds each. Source: NVIDIA, "Driver Persistence". Waits without the mutex.
- */
+/* Waits without the mutex. */
 void start_gpu(struct call *call)
 {
-    long long ms = held(call->gpu) ? 0 : call->gpu->health[HEALTH_start_ms];
-    started[call->gpu->index] = true;
+    long long ms = open_gpu(&node, call->gpu);
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     pthread_mutex_unlock(&mutex);
     while (nanosleep(&left, &left) != 0)
@@ -359,7 +345,7 @@ nvmlReturn_t library_shutdown(void)
     if (references > 0) {
         result = NVML_SUCCESS;
         if (--references == 0) {
-            memset(started, 0, sizeof started);
+            close_gpus();
             state_forget(&node);
         }
     }

@@ -1,12 +1,14 @@
 /* MIG mode and MIG devices. */
 #include "silicon.h"
 
+/* Any client is in the way, also one that only watches: "In use by another client". Source: NVIDIA
+ * MIG user guide, "Enable MIG Mode". */
 static bool gpu_busy(const struct call *call)
 {
     for (unsigned i = 0; i < call->node->process_count; i++)
         if (call->node->processes[i].gpu == call->gpu->index)
             return true;
-    return false;
+    return open_elsewhere(call->gpu);
 }
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)

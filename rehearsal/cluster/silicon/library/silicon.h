@@ -95,6 +95,7 @@ nvmlReturn_t
 state_refresh(struct node *node); /* reads the file if it is another than the one read last */
 nvmlReturn_t
 state_write(const struct node *node); /* temp file + rename; the caller holds the lock */
+bool state_file(const char *suffix, char *name, size_t size); /* a path beside the state file's */
 int state_lock(void);                 /* a descriptor to close, or -1: this process may not write */
 void state_forget(struct node *node);
 void make_uuid(const struct node *node, unsigned long serial, const char *prefix,
@@ -128,7 +129,7 @@ nvmlReturn_t end_changed(struct call *call);
 nvmlReturn_t end_created(struct call *call,
                          const void *handle); /* no handle left: nothing was created */
 nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigned length);
-void start_gpu(struct call *call); /* the time that a GPU takes that nobody holds */
+void start_gpu(struct call *call); /* takes the time that a GPU takes that nobody holds */
 nvmlReturn_t library_init(const char *name);
 nvmlReturn_t library_shutdown(void);
 
@@ -138,7 +139,13 @@ unsigned nvlinks(const struct call *call);
 /* health.c */
 bool remaps_rows(const struct gpu *gpu);
 
+/* clients.c: which processes of the node have a GPU open */
+long long open_gpu(const struct node *node, const struct gpu *gpu); /* ms that its start takes */
+void close_gpus(void);
+bool open_elsewhere(const struct gpu *gpu);
+
 /* access.c: what this process may open */
+bool may_open(const char *name); /* below /dev */
 nvmlReturn_t open_driver(void);
 bool may_use_gpu(const struct gpu *gpu);
 bool may_use_mig_device(const struct node *node, const struct gpu *gpu,

@@ -49,6 +49,12 @@ static const char *state_path(void)
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
+bool state_file(const char *suffix, char *name, size_t size)
+{
+    const char *path = state_path();
+    return path != NULL && snprintf(name, size, "%s%s", path, suffix) < (int)size;
+}
+
 void state_forget(struct node *node)
 {
     if (seen_fd >= 0)
@@ -338,9 +344,8 @@ nvmlReturn_t state_refresh(struct node *node)
 
 int state_lock(void)
 {
-    const char *path = state_path();
     char name[4096];
-    if (path == NULL || snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name)
+    if (!state_file(".lock", name, sizeof name))
         return -1;
     /* A descriptor per change, so that threads of one process exclude each other. */
     int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0644);

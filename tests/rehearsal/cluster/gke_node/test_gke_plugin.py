@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,10 +37,14 @@ class GkeNode:
         self.processes: list[Any] = []
 
     def start(self, **env: str) -> Any:
+        return self.run(str(self._toolchain.gke_device_plugin), **env)
+
+    def run(self, *argv: str, **env: str) -> Any:
+        """Another program with the driver's directory."""
         self.processes.append(
             launcher.start(
                 LaunchSpec(
-                    argv=(str(self._toolchain.gke_device_plugin),),
+                    argv=argv,
                     env={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64", **env},
                     node_root=self.files.root,
                     log=self._log,
@@ -58,6 +63,13 @@ class GkeNode:
         """Its log, after it has ended with 1."""
         assert self.start(**env).wait(timeout=180) == 1, self.log
         return self.log
+
+    def says(self, text: str) -> None:
+        """Waits for it in the log."""
+        deadline = time.monotonic() + 60
+        while text not in self._log.read_text():
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.02)
 
     def requests_to_init(self) -> int:
         """The end of the pipe from which the node's init reads; to be closed."""
@@ -251,6 +263,35 @@ def test_the_mig_mode_of_gpu_0_counts_for_all(make_node: MakeNode) -> None:
     node = make_node("3g.40gb", count=2)
     state.set_mig_mode(node.files.silicon, 0, enabled=True)
     assert "GPU 1" in node.fails()
+
+
+HOLD = """
+import ctypes, time
+library = ctypes.CDLL("libnvidia-ml.so.1")
+handle = ctypes.c_void_p()
+assert library.nvmlInit_v2() == 0
+assert library.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(handle)) == 0
+print("open", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_gpu_that_a_client_has_open_stays_without_mig_until_the_node_reboots(
+    make_node: MakeNode,
+) -> None:
+    """It asks once for all, passes over the GPU, and looks at GPU 0 only at its next starts."""
+    node = make_node("3g.40gb", count=2)
+    watcher = node.run(*launcher.INTERPRETER, "-c", HOLD)
+    node.says("open")
+    assert "GPU 1" in node.fails()
+    launcher.stop(watcher, grace_s=5)
+    assert "GPU 1" in node.fails()
+    silicon = state.load(node.files.silicon)
+    assert [(gpu.mig, gpu.mig_pending) for gpu in silicon.gpus] == [(True, True), (False, True)]
+    state.reboot(node.files.silicon)
+    with StubKubelet(node.files.device_plugins) as kubelet:
+        node.start()
+        kubelet.devices(_GPU, 4, healthy=4)
 
 
 def test_the_right_layout_survives_a_restart_and_a_changed_one_does_not(

@@ -51,17 +51,26 @@ def silicon(cluster: Any, name: str) -> Path:
     return found
 
 
+def give(cluster: Any, **environment: str) -> None:
+    """Sets mig-manager's environment, and nothing else in it."""
+    env = [{"name": name, "value": value} for name, value in environment.items()]
+    cluster.client.patch(POLICY, {"spec": {"migManager": {"env": env}}})
+
+
 @pytest.fixture
 def without_reboot(cluster: Any) -> Iterator[None]:
     """A GPU that is in use would else have its node rebooted."""
-
-    def allow(value: str) -> None:
-        env = [{"name": "WITH_REBOOT", "value": value}]
-        cluster.client.patch(POLICY, {"spec": {"migManager": {"env": env}}})
-
-    allow("false")
+    give(cluster, WITH_REBOOT="false")
     yield
-    allow("true")
+    give(cluster, WITH_REBOOT="true")
+
+
+@pytest.fixture
+def without_kubelet(cluster: Any) -> Iterator[None]:
+    """mig-manager knows no name of the kubelet's unit, and so does not stop it."""
+    give(cluster, WITH_REBOOT="true", HOST_KUBELET_SYSTEMD_SERVICE="")
+    yield
+    give(cluster, WITH_REBOOT="true")
 
 
 def test_a_service_that_is_not_listed_holds_the_gpu_until_host_services_names_it(
@@ -98,4 +107,21 @@ def test_a_kubelet_that_does_not_come_back_leaves_the_node_not_ready_until_it_is
     cluster.until(node, lambda n: ready(n) == "Unknown", 240)
     cluster.until(node, lambda n: label(n, STATE) == "success", 240)
     assert ready(cluster.client.get(node)) == "Unknown", "its start did not help"
+    cluster.client.delete(node)
+
+
+def test_an_empty_name_of_the_kubelets_unit_keeps_mig_manager_from_stopping_it(
+    cluster: Any, without_kubelet: None
+) -> None:
+    """Had it been stopped, it would not come back here, and no pod would start any more."""
+    node = cluster.add_node("spared-0", LOST)
+    capable(cluster, node)
+    cluster.client.patch(node, {"metadata": {"labels": {CONFIG: "all-3g.40gb"}}})
+    cluster.until(node, lambda n: label(n, STATE) == "success", 240)
+    assert state.load(silicon(cluster, "spared-0")).gpus[0].profiles == ("3g.40gb", "3g.40gb")
+    spec = {"nodeSelector": {"kubernetes.io/hostname": "spared-0"}}
+    pod = cluster.run_python("after-the-cut", "import time; time.sleep(1000)", **spec)
+    cluster.ready(pod)
+    assert ready(cluster.client.get(node)) == "True"
+    cluster.client.delete(pod)
     cluster.client.delete(node)

@@ -193,6 +193,7 @@ except OSError:
 else:
     count = ctypes.c_uint()
     print(library.nvmlInit_v2(), library.nvmlDeviceGetCount_v2(ctypes.byref(count)), count.value)
+    print("CUDA", ctypes.CDLL("libcuda.so.1").cuInit(0))
 """
 
 
@@ -200,9 +201,9 @@ else:
     ("pod", "way", "seen"),
     [
         ("nvml-none", "nothing", "none\n"),
-        # The library without a device node: NVML_ERROR_DRIVER_NOT_LOADED.
-        ("nvml-library", "the driver's directory", "9 1 0\n"),
-        ("nvml-nodes", "the driver's directory, privileged", "0 0 8\n"),
+        # The library without a device node: NVML_ERROR_DRIVER_NOT_LOADED, CUDA_ERROR_NO_DEVICE.
+        ("nvml-library", "the driver's directory", "9 1 0\nCUDA 100\n"),
+        ("nvml-nodes", "the driver's directory, privileged", "0 0 8\nCUDA 0\n"),
     ],
 )
 def test_only_containers_that_would_get_the_real_driver_get_the_fake(

@@ -110,6 +110,37 @@ def test_only_who_asks_nvidias_runtime_gets_the_driver(cluster: Any) -> None:
     assert logged(cluster, path, "no library, loaded") == ["no library, loaded"]
 
 
+CUDA = """
+import ctypes, os
+try:
+    print("CUDA", ctypes.CDLL("libcuda.so.1").cuInit(0))
+except OSError:
+    print("no libcuda")
+print("uvm" if os.path.exists("/dev/nvidia-uvm") else "no uvm", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "seen"),
+    [("utility", "no libcuda\nno uvm\n"), ("compute,utility", "CUDA 0\nuvm\n")],
+)
+def test_nvidias_runtime_brings_libcuda_with_the_capability_compute(
+    cluster: Any, capabilities: str, seen: str
+) -> None:
+    cluster.add_node(node := f"eks-{capabilities.replace(',', '-')}", EKS)
+    environment = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": capabilities}
+    container = {"env": [{"name": name, "value": value} for name, value in environment.items()]}
+    path = cluster.run_python(
+        f"cuda-{node}",
+        CUDA,
+        container=container,
+        restartPolicy="Never",
+        nodeSelector={"kubernetes.io/hostname": node},
+    )
+    cluster.until(path, lambda pod: pod and pod["status"].get("phase") in ("Succeeded", "Failed"))
+    assert cluster.log(path) == seen
+
+
 def test_a_gke_node_has_no_runtime_nvidia(cluster: Any) -> None:
     cluster.add_node("gke-runtime", GKE)
     path = start_watching(cluster, "gke-asks", "gke-runtime", runtimeClassName="nvidia")

@@ -9,9 +9,11 @@ import pytest
 
 from slicewright.rehearsal.cluster.node.container_runtime import (
     Container,
+    Libraries,
     Mode,
     Refused,
     devices,
+    libraries,
     mode_of,
 )
 from slicewright.rehearsal.cluster.silicon import device_nodes, state
@@ -68,6 +70,52 @@ def test_legacy_image_gets_all_gpus_unless_the_variable_is_void(
     assert devices(_asks("void", **before), silicon, mode) == frozenset()
     later = {**before, "NVIDIA_REQUIRE_CUDA": "cuda>=9.0"}
     assert devices(_asks(None, **later), silicon, mode) == frozenset()
+
+
+NOTHING = Libraries(nvml=False, cuda=False)
+NVML = Libraries(nvml=True, cuda=False)
+CUDA = Libraries(nvml=False, cuda=True)
+BOTH = Libraries(nvml=True, cuda=True)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "given"),
+    [
+        ("utility", NVML),
+        ("compute", CUDA),
+        ("compute,utility", BOTH),
+        ("utility,graphics", NVML),
+        ("video", NOTHING),
+        ("all", BOTH),
+        ("", BOTH),
+        (None, BOTH),
+    ],
+)
+def test_the_legacy_hook_gives_libraries_by_capabilities(
+    silicon: NodeSilicon, capabilities: str | None, given: Libraries
+) -> None:
+    more = {} if capabilities is None else {"NVIDIA_DRIVER_CAPABILITIES": capabilities}
+    container = _asks("all", **more)
+    assert libraries(container, "legacy") == given
+    nodes = devices(container, silicon, "legacy")
+    assert nodes is not None
+    # Only CUDA opens the memory manager.
+    assert (nodes >= device_nodes.UVM) == given.cuda
+    assert "nvidiactl" in nodes
+
+
+def test_by_cdi_a_container_gets_every_library_and_node(silicon: NodeSilicon) -> None:
+    container = _asks("all", NVIDIA_DRIVER_CAPABILITIES="utility")
+    for mode in ("cdi", "management"):
+        assert libraries(container, mode) == BOTH
+        nodes = devices(container, silicon, mode)
+        assert nodes is not None
+        assert nodes >= device_nodes.UVM
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_who_asks_for_no_gpu_gets_no_library(mode: Mode) -> None:
+    assert libraries(_asks("void", NVIDIA_DRIVER_CAPABILITIES="all"), mode) == NOTHING
 
 
 @pytest.mark.parametrize("mode", MODES)

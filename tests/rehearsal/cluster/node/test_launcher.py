@@ -345,6 +345,7 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
         base.chmod(0o777)
         shutil.copy(toolchain.mig_parted, base / "nvidia-mig-parted")
         shutil.copy(toolchain.fake_nvml, base / "libnvidia-ml.so.1")
+        shutil.copy(toolchain.fake_cuda, base / "libcuda.so.1")
         shutil.copytree(
             _PROJECT / "rehearsal/cluster/node", base / "code/slicewright/rehearsal/cluster/node"
         )
@@ -367,7 +368,8 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
             machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=1,
                 driver_version="550.90.07")
             node = root.build(base / "node", machine,
-                SimpleNamespace(fake_nvml=base / "libnvidia-ml.so.1"))
+                SimpleNamespace(fake_nvml=base / "libnvidia-ml.so.1",
+                    fake_cuda=base / "libcuda.so.1"))
             bind = launcher.Bind(source=node.root / "usr/lib64", target=Path("/usr/local/nvidia"))
             for argv, uid in ((("/usr/bin/id", "-u"), 65532), ((str(base / "nvidia-mig-parted"),
                 "export"), 0)):

@@ -24,10 +24,13 @@ _ANNOTATION: dict[str, Any] = {
 
 @pytest.fixture
 def tools(tmp_path: Path) -> SimpleNamespace:
-    library = tmp_path / "tools" / "libnvidia-ml.so.1"
-    library.parent.mkdir()
-    library.write_bytes(b"library")
-    return SimpleNamespace(fake_nvml=library)
+    directory = tmp_path / "tools"
+    directory.mkdir()
+    for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
+        (directory / name).write_text(name)
+    return SimpleNamespace(
+        fake_nvml=directory / "libnvidia-ml.so.1", fake_cuda=directory / "libcuda.so.1"
+    )
 
 
 def test_the_gpus_are_those_of_the_annotation(tmp_path: Path, tools: Any) -> None:
@@ -77,6 +80,33 @@ def test_the_library_is_at_the_clouds_path_and_only_there(
     """NVIDIA's validator takes a library in /usr for a driver of the image."""
     node = root.build(tmp_path / "n", {**_ANNOTATION, "cloud": cloud}, tools)
     assert list(node.root.rglob("libnvidia-ml.so.1")) == [node.root / place / "libnvidia-ml.so.1"]
+
+
+@pytest.mark.parametrize(
+    ("cloud", "place"), [("gke", "home/kubernetes/bin/nvidia/lib64"), ("eks", "usr/lib64")]
+)
+def test_libcuda_lies_beside_it_by_its_version_and_by_its_name(
+    tmp_path: Path, tools: Any, cloud: str, place: str
+) -> None:
+    node = root.build(tmp_path / "n", {**_ANNOTATION, "cloud": cloud}, tools)
+    assert sorted(node.root.rglob("libcuda*")) == [
+        node.root / place / "libcuda.so.1",
+        node.root / place / "libcuda.so.535.129.03",
+    ]
+    assert (node.root / place / "libcuda.so.1").read_text() == "libcuda.so.1"
+    # A container mounts the directory somewhere else.
+    assert not (node.root / place / "libcuda.so.1").readlink().is_absolute()
+
+
+def test_another_driver_replaces_libcuda(tmp_path: Path, tools: Any) -> None:
+    node = root.build(tmp_path / "n", {**_ANNOTATION, "cloud": "byo"}, tools)
+    root.load_driver(node, tools, "580.65.06")
+    library = node.root / "run/nvidia/driver/usr/lib64/libcuda.so.1"
+    assert library.readlink() == Path("libcuda.so.580.65.06")
+    root.load_driver(node, tools, "590.44.01")
+    assert library.readlink() == Path("libcuda.so.590.44.01")
+    root.unload_driver(node)
+    assert not library.exists()
 
 
 def test_a_driver_that_comes_later_is_seen_by_who_mounted_the_directories_before(

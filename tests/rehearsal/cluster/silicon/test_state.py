@@ -119,5 +119,5 @@ def test_impossible_nodes_are_refused(tmp_path: Path, model: str, count: int, se
 def test_only_the_files_of_a_state_are_left_behind(make_state: Any) -> None:
     path = make_state()
     state.repartition(path, 0, ["3g.40gb"])
-    assert sorted(p.name for p in path.parent.iterdir()) == ["state", "state.lock"]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["state", "state.clients", "state.lock"]
     assert path.stat().st_mode & 0o777 == 0o644

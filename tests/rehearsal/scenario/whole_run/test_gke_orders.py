@@ -30,6 +30,7 @@ pytestmark = [
     ),
 ]
 POOL = "h100-partition-3g"
+_WAITED = ["PartitioningUnderWay", "DeviceNodesOutdated"]
 PLUGIN = "nvidia-gpu-device-plugin"
 """It partitions, then advertises."""
 ORDERS = {
@@ -53,7 +54,7 @@ ORDERS = {
         first=Holds(pods=(PLUGIN, AGENT)),
         then=[
             (lambda seen: seen.driver_loaded, Holds(pods=(PLUGIN,))),
-            (lambda seen: seen.reasons[-1:] == ("NotPartitioned",), None),
+            (lambda seen: seen.reasons[-1:] == ("PartitioningUnderWay",), None),
         ],
     ),
     "the agent starts during the partitioning": Order(
@@ -62,7 +63,7 @@ ORDERS = {
         first=Holds(pods=(AGENT,), partitioning_from=4),
         then=[
             (lambda seen: seen.cut_up_to_gpu_4, Holds(partitioning_from=4)),
-            (lambda seen: seen.reasons[-1:] == ("NotPartitioned",), None),
+            (lambda seen: seen.reasons[-1:] == ("PartitioningUnderWay",), None),
         ],
     ),
     "the agent starts after the partitioning": Order(
@@ -122,8 +123,8 @@ def test_the_agent_ended_by_itself_once_per_event(
     ("order", "reasons"),
     [
         ("the driver comes a minute late", ["DriverLibraryMissing", "DeviceNodesOutdated"]),
-        ("the agent reports before the partitioning", ["NotPartitioned", "DeviceNodesOutdated"]),
-        ("the agent starts during the partitioning", ["NotPartitioned", "DeviceNodesOutdated"]),
+        ("the agent reports before the partitioning", _WAITED),
+        ("the agent starts during the partitioning", _WAITED),
         ("the agent starts after the partitioning", []),
     ],
 )
