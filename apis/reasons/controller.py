@@ -139,6 +139,13 @@ OF_A_NODE: Final = (
         remedy="none at first: mig-manager's pod is recreated, then the operands are resumed; "
         f"then {TROUBLES['OperandsPaused'].remedy}",
     ),
+    Reason(
+        code="ValidatorFailing",
+        status="Unknown, then False",
+        meaning="the node's partitions match, and it is not released, because "
+        f"{TROUBLES['ValidatorFails'].meaning}",
+        remedy=TROUBLES["ValidatorFails"].remedy,
+    ),
     *(
         Reason(
             code=trouble.reason,
@@ -149,7 +156,7 @@ OF_A_NODE: Final = (
             else trouble.remedy,
         )
         for trouble in TROUBLES.values()
-        if trouble.reason and trouble.reason != "OperandsPaused"
+        if trouble.reason not in ("", "OperandsPaused", "ValidatorFailing")
     ),
 )
 
