@@ -104,6 +104,15 @@ OF_A_NODE: Final = (
         remedy="see the node's condition Ready",
     ),
     Reason(
+        code="ComputeNotProven",
+        status="Unknown",
+        meaning="the partitions match, and the report of the held node has no proof that a program "
+        "computes on each of them (`verification.compute`)",
+        remedy="nothing at first: the agent computes within a minute, or gives the reason why it "
+        "cannot. If it lasts, the node's agent is of an older version: `kubectl -n "
+        "slicewright-system rollout status daemonset/node-agent-POOL`",
+    ),
+    Reason(
         code="MigConfigNotSet",
         status="Unknown",
         of_layout=True,
@@ -138,6 +147,13 @@ OF_A_NODE: Final = (
         remedy="none at first: mig-manager's pod is recreated, then the operands are resumed; "
         f"then {TROUBLES['OperandsPaused'].remedy}",
     ),
+    Reason(
+        code="ValidatorFailing",
+        status="Unknown, then False",
+        meaning="the node's partitions match, and it is not released, because "
+        f"{TROUBLES['ValidatorFails'].meaning}",
+        remedy=TROUBLES["ValidatorFails"].remedy,
+    ),
     *(
         Reason(
             code=trouble.reason,
@@ -148,7 +164,7 @@ OF_A_NODE: Final = (
             else trouble.remedy,
         )
         for trouble in TROUBLES.values()
-        if trouble.reason and trouble.reason != "OperandsPaused"
+        if trouble.reason not in ("", "OperandsPaused", "ValidatorFailing")
     ),
 )
 

@@ -30,6 +30,7 @@ from slicewright.fleet_controller.decision.facts import ShareFacts
 from slicewright.fleet_controller.decision.inspection import (
     silent_agents,
     to_inspect,
+    to_prove,
     unverified_nodes,
 )
 from slicewright.fleet_controller.decision.shares import sharing_nodes, starts_by_namespace
@@ -268,7 +269,7 @@ class Loop:
         present = memberships(pools, nodes)
         inspected = to_inspect(pools, nodes, now, present=present)
         shares = self._share_facts(sharing_nodes(present))
-        cluster.bound.ask_about((*inspected, *shares.pods))
+        cluster.bound.ask_about((*inspected, *shares.pods, *to_prove(present)))
         self._nodes = {node.name: node for node in nodes}
         pods = {name: cluster.pods(self._nodes[name]) for name in inspected}
         candidates = (*pods.values(), *shares.pods.values())
@@ -288,6 +289,7 @@ class Loop:
             no_operands=self._causes.missing_operands(
                 unverified_nodes(pools, nodes, present=present)
             ),
+            gpu_pods=cluster.bound.with_gpus() if any(pool.computes for pool in pools) else {},
             present=present,
             shares=shares,
         )

@@ -66,6 +66,8 @@ class Pool:
     """Value of BOOT_LAYOUT_LABEL of nodes that boot with the declared layout. Empty if nodes are
     not partitioned when they boot.
     """
+    computes: bool = False
+    """True if a node is released only once its agent has computed on each of its devices."""
     driver: str | None = None
     """NVIDIA's driver version that its nodes must have. None if the rollout changes no driver."""
     shares: PoolShares | None = None
@@ -136,6 +138,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         finalizers=tuple(meta.get("finalizers") or ()),
         policy=read_policy(spec.get("rolloutPolicy")),
         boot_layout=text(spec.get("bootLayout"), LONGEST_NAME),
+        computes=(spec.get("verification") or {}).get("compute") is True,
         driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
         declared=_declared(spec, layout, layout_hash),
         shares=read_pool_shares(spec.get("shares")),

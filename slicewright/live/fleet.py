@@ -28,6 +28,7 @@ from slicewright.fleet_controller.rollout.rollout_queue import Assessed
 from slicewright.live import next_steps
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals
+from slicewright.live.compute_proofs import proof_view
 from slicewright.live.gpu_groups import gpu_groups
 from slicewright.live.reading import ClusterObjects
 from slicewright.live.shared_cards import cards_view
@@ -124,6 +125,7 @@ def _pool(
         no_undo=shortened(target, _LONGEST_MESSAGE) if isinstance(target, str) else "",
         undo_helps=undo_helps,
         gpus=gpu_groups(nodes, objects.gpus),
+        proof=proof_view(nodes, objects.gpus) if pool.computes else None,
         rollout=_rollout(pool, assessed, pods, rollout) if rollout.active else None,
         nodes=views,
         next=tuple(_next(pool, state, reason, undo=undo_helps)),
@@ -200,6 +202,7 @@ def _missing(name: str) -> PoolView:
         earlier="",
         no_undo="",
         gpus=(),
+        proof=None,
         rollout=None,
         nodes=(),
         next=("check the name and the cluster; `pulumi up` creates the pools of a stack file",),

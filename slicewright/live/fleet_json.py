@@ -9,7 +9,7 @@ from typing import Any
 
 from slicewright.fleet_controller.objects.bounds import stamp
 from slicewright.live.shared_cards import CardsView
-from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView
+from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, ProofView, RolloutView
 
 VERSION = 1
 
@@ -42,6 +42,7 @@ def _pool(pool: PoolView) -> dict[str, Any]:
         "wanted": {"min": fewest, "max": most},
         "nodes": {"total": pool.total, "verified": pool.verified, "held": pool.held},
         "gpus": [_group(group) for group in pool.gpus],
+        "compute": _proof(pool.proof) if pool.proof else None,
         "rollout": _rollout(pool.rollout) if pool.rollout else None,
         "members": [_node(node) for node in pool.nodes],
         "cards": _cards(pool.cards) if pool.cards else None,
@@ -81,6 +82,16 @@ def _group(group: GpuGroup) -> dict[str, Any]:
         "instances": dict(group.instances),
         "gpus": group.gpus,
         "nodes": list(group.nodes),
+    }
+
+
+def _proof(proof: ProofView) -> dict[str, Any]:
+    return {
+        "nodes": proof.proven,
+        "devices": proof.devices,
+        "read_gb_s": list(proof.read_gb_s) if proof.read_gb_s else None,
+        "without": list(proof.without),
+        "failed": [vars(device) for device in proof.failed],
     }
 
 

@@ -68,6 +68,7 @@ def pool_spec(pool: PoolPlan, *, engine_namespace: str | None = None) -> dict[st
         "selector": {"matchLabels": dict(select)},
         "layoutHash": pool.offer.layout_hash,
         "expectedNodes": {"min": pool.nodes.min, "max": pool.nodes.max},
+        "verification": {"compute": pool.verification.compute},
     }
     if pool.offer.mig_config is not None:
         spec["migConfig"] = pool.offer.mig_config

@@ -4,8 +4,8 @@ Forms of the machine annotation's `fault`, from the node's first moment on:
 
 - {"kind": "host-service", "unit": "nvidia-persistenced.service"}: the service uses every GPU while
   it runs, so that none changes its mode. After a reboot it runs again.
-- {"kind": "kubelet-stays-down"}: mig-manager stops the kubelet meanwhile, and its start does not
-  bring the node back; only a reboot does (NVIDIA/gpu-operator #2415).
+- {"kind": "kubelet-stays-down"}: once somebody has stopped the kubelet, as mig-manager does, its
+  start does not bring the node back; only a reboot does (NVIDIA/gpu-operator #2415).
 """
 
 from __future__ import annotations

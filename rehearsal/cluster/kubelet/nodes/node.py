@@ -31,6 +31,7 @@ from slicewright.rehearsal.cluster.kubelet.nodes import (
 )
 from slicewright.rehearsal.cluster.kubelet.nodes.boot import Boot
 from slicewright.rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
+from slicewright.rehearsal.cluster.kubelet.nodes.kubelet_service import KubeletService
 from slicewright.rehearsal.cluster.kubelet.nodes.reboots import RebootListener
 from slicewright.rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
 from slicewright.rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, wrong_layout_of
@@ -39,6 +40,7 @@ from slicewright.rehearsal.cluster.node import bottlerocket, root
 from slicewright.rehearsal.cluster.node import machine as machines
 from slicewright.rehearsal.cluster.node.fake_dbus import SystemBus
 from slicewright.rehearsal.cluster.node.machine import BadMachine, Machine
+from slicewright.rehearsal.cluster.silicon import device_rules
 from slicewright.rehearsal.cluster.silicon import state as silicon
 from slicewright.rehearsal.host.toolchain import Toolchain
 
@@ -131,6 +133,9 @@ class SimulatedNode:
         self.held = holds_of(node)
         self.stopping_services = False
         self._services = host_services.host_services_of(node)
+        self.kubelet_service = KubeletService(
+            silence=self._fall_silent, resume=self._resume, mark_down=self._mark_down
+        )
         self.ready = asyncio.Event()
         self._posting = asyncio.Event()
         """Set while the kubelet writes the Node's status."""
@@ -177,6 +182,7 @@ class SimulatedNode:
         if self._working:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
+        self.kubelet_service.close()
         await self._stop_sockets()
         for pipe in (self._listener, self._installers, self._driver_containers):
             if pipe:
@@ -318,6 +324,7 @@ class SimulatedNode:
         """
         self.ready.clear()
         self._posting.clear()
+        marked_down = await self.kubelet_service.boot()
         await ended
         await self._stop_sockets()
         self._bus.forget(self.files.system_bus)
@@ -348,7 +355,7 @@ class SimulatedNode:
         self._posting.set()
         self._dirty.set()
         await self._posted.wait()
-        if down_s > UNHEARD_S or self._services.kubelet_stays_down:
+        if down_s > UNHEARD_S or marked_down:
             await self._mark_down(False)
         self.ready.set()
 
@@ -359,18 +366,36 @@ class SimulatedNode:
         def changed(unit: str, active: bool) -> None:
             if unit == holder:
                 host_services.use_gpus(self.files.silicon, holder, running=active)
-            if unit == host_services.KUBELET and not active and self._services.kubelet_stays_down:
-                asyncio.run_coroutine_threadsafe(self._stay_down(), loop)
+            if unit == host_services.KUBELET:
+                asyncio.run_coroutine_threadsafe(self._change_kubelet(active=active), loop)
 
         units = {**_UNITS, holder: True} if holder else _UNITS
-        self._bus.listen(self.files.system_bus, units, changed)
+        self._bus.listen(self.files.system_bus, units, changed, self._reload_daemon)
         if holder:
             await self._api.run(host_services.use_gpus, self.files.silicon, holder, running=True)
 
-    async def _stay_down(self) -> None:
-        """The kubelet does not come back. Its containers go on, as on a real node."""
+    def _reload_daemon(self) -> None:
+        if self.machine.gpu_model:
+            device_rules.reload_daemon(self.files.silicon)
+
+    async def _change_kubelet(self, *, active: bool) -> None:
+        if not active:
+            await self.kubelet_service.stop()
+        elif not self._services.kubelet_stays_down:
+            await self.kubelet_service.start()
+
+    async def _fall_silent(self) -> None:
+        self.ready.clear()
         self._posting.clear()
-        await self._mark_down(True)
+        await self._stop_sockets()
+
+    async def _resume(self) -> None:
+        """As a kubelet that starts: it knows its pods, and no device before a plugin registers."""
+        self._ledger.restart()
+        await self._start_sockets()
+        self._posting.set()
+        self._dirty.set()
+        self.ready.set()
 
     async def _mark_down(self, down: bool) -> None:
         """Does what the node lifecycle controller does for a silent kubelet, whose lease kwok

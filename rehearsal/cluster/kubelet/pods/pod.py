@@ -286,6 +286,7 @@ class PodRun:
         leaving = asyncio.create_task(self._leaving.wait())
         await asyncio.wait({living, leaving}, return_when=asyncio.FIRST_COMPLETED)
         leaving.cancel()
+        await self._kubelet_runs(living)
         if not living.done():
             grace_s = (
                 1.0
@@ -310,6 +311,12 @@ class PodRun:
             self._refuse_to_start("the kubelet stand-in failed on this pod; see its log")
         for container in self.containers:
             container.kill()
+
+    async def _kubelet_runs(self, living: asyncio.Task[None]) -> None:
+        """Waits while the kubelet of the node is stopped: nobody ends the containers."""
+        service = self.node.kubelet_service
+        while not (service.runs.is_set() or self._gone or living.done()):
+            await asyncio.sleep(_HELD_S)
 
     async def _live(self) -> None:
         spec = self.pod["spec"]

@@ -51,6 +51,12 @@ def silicon(cluster: Any, name: str) -> Path:
     return found
 
 
+def give(cluster: Any, **environment: str) -> None:
+    """Sets mig-manager's environment, and nothing else in it."""
+    env = [{"name": name, "value": value} for name, value in environment.items()]
+    cluster.client.patch(POLICY, {"spec": {"migManager": {"env": env}}})
+
+
 @pytest.fixture
 def kubelet_left_running(cluster: Any) -> Iterator[None]:
     """As with gpu_operator.mig_manager.stop_kubelet: false."""
@@ -64,14 +70,17 @@ def kubelet_left_running(cluster: Any) -> Iterator[None]:
 @pytest.fixture
 def without_reboot(cluster: Any) -> Iterator[None]:
     """A GPU that is in use would else have its node rebooted."""
-
-    def allow(value: str) -> None:
-        env = [{"name": "WITH_REBOOT", "value": value}]
-        cluster.client.patch(POLICY, {"spec": {"migManager": {"env": env}}})
-
-    allow("false")
+    give(cluster, WITH_REBOOT="false")
     yield
-    allow("true")
+    give(cluster, WITH_REBOOT="true")
+
+
+@pytest.fixture
+def without_kubelet(cluster: Any) -> Iterator[None]:
+    """mig-manager knows no name of the kubelet's unit, and so does not stop it."""
+    give(cluster, WITH_REBOOT="true", HOST_KUBELET_SYSTEMD_SERVICE="")
+    yield
+    give(cluster, WITH_REBOOT="true")
 
 
 def test_a_service_that_is_not_listed_holds_the_gpu_until_host_services_names_it(
@@ -127,4 +136,21 @@ def test_a_kubelet_that_mig_manager_leaves_running_keeps_the_node_ready(
     cluster.until(node, applied, 240)
     assert seen == {"True"}
     assert state.load(silicon(cluster, "kept-0")).gpus[0].profiles == ("3g.40gb", "3g.40gb")
+    cluster.client.delete(node)
+
+
+def test_an_empty_name_of_the_kubelets_unit_keeps_mig_manager_from_stopping_it(
+    cluster: Any, without_kubelet: None
+) -> None:
+    """Had it been stopped, it would not come back here, and no pod would start any more."""
+    node = cluster.add_node("spared-0", LOST)
+    capable(cluster, node)
+    cluster.client.patch(node, {"metadata": {"labels": {CONFIG: "all-3g.40gb"}}})
+    cluster.until(node, lambda n: label(n, STATE) == "success", 240)
+    assert state.load(silicon(cluster, "spared-0")).gpus[0].profiles == ("3g.40gb", "3g.40gb")
+    spec = {"nodeSelector": {"kubernetes.io/hostname": "spared-0"}}
+    pod = cluster.run_python("after-the-cut", "import time; time.sleep(1000)", **spec)
+    cluster.ready(pod)
+    assert ready(cluster.client.get(node)) == "True"
+    cluster.client.delete(pod)
     cluster.client.delete(node)

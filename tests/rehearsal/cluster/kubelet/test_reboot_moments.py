@@ -62,6 +62,7 @@ class NodeOfPod(SimpleNamespace):
             ready=asyncio.Event(),
             directory=directory,
             held=Holds(),
+            kubelet_service=SimpleNamespace(runs=asyncio.Event()),
             machine=SimpleNamespace(cloud="eks"),
             files=SimpleNamespace(
                 root=directory / "root",
@@ -74,6 +75,7 @@ class NodeOfPod(SimpleNamespace):
             ),
         )
         self.ready.set()
+        self.kubelet_service.runs.set()
 
 
 class ApiOfPod:
@@ -174,6 +176,46 @@ def test_a_pod_of_a_node_deleted_while_it_is_down_ends(tmp_path: Path, since: st
 
     for moment in cases(range(MOMENTS)):
         asyncio.run(delete_at(moment))
+
+
+def test_a_pod_that_is_deleted_while_the_kubelet_is_stopped_runs_until_it_starts(
+    tmp_path: Path,
+) -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 1}
+
+    async def delete() -> None:
+        node, processes = NodeOfPod(tmp_path), Processes()
+        run = pod_on(node, processes)
+        living = asyncio.create_task(run.run())
+        while not run.is_running("main"):
+            await asyncio.sleep(0)
+        node.ready.clear()
+        node.kubelet_service.runs.clear()
+        run.update({**POD, "metadata": {**POD["metadata"], **deleted}})
+        await asyncio.sleep(0.5)
+        assert processes.run("main")
+        node.kubelet_service.runs.set()
+        node.ready.set()
+        await within_a_minute(living, "with a pod that runs")
+        assert not processes.run("main")
+
+    asyncio.run(delete())
+
+
+def test_a_pod_of_a_node_deleted_while_its_kubelet_is_stopped_ends(tmp_path: Path) -> None:
+    async def delete() -> None:
+        node, processes = NodeOfPod(tmp_path), Processes()
+        run = pod_on(node, processes)
+        living = asyncio.create_task(run.run())
+        while not run.is_running("main"):
+            await asyncio.sleep(0)
+        node.ready.clear()
+        node.kubelet_service.runs.clear()
+        run.vanished()
+        await within_a_minute(living, "with a pod that runs")
+        assert not processes.run("main")
+
+    asyncio.run(delete())
 
 
 def test_a_pod_that_a_fault_holds_is_deleted_after_its_hook(tmp_path: Path) -> None:
