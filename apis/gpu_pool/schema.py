@@ -61,6 +61,17 @@ SCHEMA: Manifest = object_of(
                         ]
                     },
                 ),
+                "verification": object_of(
+                    "The proofs that a node needs before its release, besides the layout. Absent: "
+                    "none.",
+                    {
+                        "compute": {
+                            "type": "boolean",
+                            "description": "True: the node's report must say that a program has "
+                            "computed on every partition and whole GPU.",
+                        },
+                    },
+                ),
                 "migConfig": text(
                     "Value of the label nvidia.com/mig.config that the fleet controller sets on "
                     "the pool's nodes; null or absent if mig-manager does not partition them.",

@@ -96,6 +96,15 @@ OF_A_NODE: Final = (
         remedy="see the node's condition Ready",
     ),
     Reason(
+        code="ComputeNotProven",
+        status="Unknown",
+        meaning="the partitions match, and the report of the held node has no proof that a program "
+        "computes on each of them (`verification.compute`)",
+        remedy="nothing at first: the agent computes within a minute, or gives the reason why it "
+        "cannot. If it lasts, the node's agent is of an older version: `kubectl -n "
+        "slicewright-system rollout status daemonset/node-agent-POOL`",
+    ),
+    Reason(
         code="MigConfigNotSet",
         status="Unknown",
         of_layout=True,

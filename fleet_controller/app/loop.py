@@ -29,6 +29,7 @@ from slicewright.fleet_controller.decision.decide import Decision, decide
 from slicewright.fleet_controller.decision.inspection import (
     silent_agents,
     to_inspect,
+    to_prove,
     unverified_nodes,
 )
 from slicewright.fleet_controller.membership.membership import memberships, pool_names
@@ -265,7 +266,7 @@ class Loop:
         now = self._clock()
         present = memberships(pools, nodes)
         inspected = to_inspect(pools, nodes, now, present=present)
-        cluster.bound.ask_about(inspected)
+        cluster.bound.ask_about((*inspected, *to_prove(present)))
         self._nodes = {node.name: node for node in nodes}
         pods = {name: cluster.pods(self._nodes[name]) for name in inspected}
         self._refusals.keep(pod.uid for node_pods in pods.values() for pod in node_pods)
@@ -284,6 +285,7 @@ class Loop:
             no_operands=self._causes.missing_operands(
                 unverified_nodes(pools, nodes, present=present)
             ),
+            gpu_pods=cluster.bound.with_gpus() if any(pool.computes for pool in pools) else {},
             present=present,
         )
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from slicewright.apis.names import NAMESPACE
 from slicewright.fleet_controller.cluster import news
 from slicewright.fleet_controller.cluster.collection import Collection
 from slicewright.fleet_controller.objects.layout_change import change_of
@@ -41,6 +42,15 @@ class BoundPods(Collection[NodePod]):
     def on(self, node: str) -> tuple[NodePod, ...]:
         with self._lock:
             return tuple(self._on.get(node, {}).values())
+
+    def with_gpus(self) -> dict[str, int]:
+        """Node -> number of pods that request its GPUs, without those of the project itself."""
+        with self._lock:
+            counts = {
+                node: sum(pod.gpus and pod.namespace != NAMESPACE for pod in pods.values())
+                for node, pods in self._on.items()
+            }
+        return {node: count for node, count in counts.items() if count}
 
     def ask_about(self, nodes: Iterable[str]) -> None:
         """Limits news to these nodes: from now on, only changes on them wake the controller."""

@@ -14,6 +14,7 @@ from slicewright.apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     DESIRED_ANNOTATION,
+    GPU_PODS_ANNOTATION,
     JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
@@ -29,6 +30,7 @@ from slicewright.apis.names import (
 from slicewright.fleet_controller.decision.actions import (
     AddStartupTaint,
     ClearReportsAfter,
+    NoteGpuPods,
     RecordBoot,
     RemoveStartupTaint,
     SetDesiredState,
@@ -55,6 +57,7 @@ PatchAction: TypeAlias = (
     | ClearNodeCondition
     | RecordBoot
     | ClearReportsAfter
+    | NoteGpuPods
     | SetMigConfig
     | SetDesiredState
     | RestartOperand
@@ -87,6 +90,10 @@ def node_patch(action: PatchAction) -> NodePatch:
             return NodePatch(body={"metadata": {"annotations": _boot_notes(action)}})
         case ClearReportsAfter():
             return _annotate(action, {REPORTS_AFTER_ANNOTATION: None})
+        case NoteGpuPods(gpu_pods=gpu_pods):
+            # Not conditional: it is corrected whenever the number of pods changes.
+            count = str(gpu_pods) if gpu_pods else None
+            return NodePatch(body={"metadata": {"annotations": {GPU_PODS_ANNOTATION: count}}})
         case SetMigConfig():
             return NodePatch(body={"metadata": _layout_metadata(action)})
         case SetDesiredState(desired_state_annotation=desired):
@@ -196,10 +203,10 @@ def _stamp_or_none(at: float) -> str | None:
 def _taint_patch(action: TaintAction) -> NodePatch:
     match action:
         case AddStartupTaint(has_taints=True):
-            return _if_unchanged(action, _append_taint(STARTUP_TAINT))
+            return _if_unchanged(action, _append_taint(STARTUP_TAINT), *_gpu_pods_note(action))
         case AddStartupTaint():
             taints = {"op": "add", "path": "/spec/taints", "value": [dict(STARTUP_TAINT)]}
-            return _if_unchanged(action, taints)
+            return _if_unchanged(action, taints, *_gpu_pods_note(action))
         case QuarantineNode():
             return _if_unchanged(
                 action, _append_taint({**STARTUP_TAINT, "effect": QUARANTINE_EFFECT})
@@ -216,6 +223,15 @@ def _taint_patch(action: TaintAction) -> NodePatch:
                 ],
                 kind="json",
             )
+
+
+def _gpu_pods_note(action: AddStartupTaint) -> tuple[dict[str, Any], ...]:
+    if not action.gpu_pods:
+        return ()
+    count, path = str(action.gpu_pods), "/metadata/annotations"
+    if not action.has_annotations:
+        return ({"op": "add", "path": path, "value": {GPU_PODS_ANNOTATION: count}},)
+    return ({"op": "add", "path": f"{path}/{json_pointer(GPU_PODS_ANNOTATION)}", "value": count},)
 
 
 def _append_taint(taint: Mapping[str, str]) -> dict[str, Any]:

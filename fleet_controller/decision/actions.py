@@ -55,10 +55,31 @@ class AddStartupTaint(NodeAction):
     has_taints: bool
     why: str
     """The reason, for the log."""
+    gpu_pods: int = 0
+    """Pods with GPUs on the node, as in NoteGpuPods. Their note comes with the taint, so that the
+    agent never takes the node for an empty one.
+    """
+    has_annotations: bool = True
 
     @property
     def log_fields(self) -> Mapping[str, object]:
         return {"node": self.node, "why": self.why}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoteGpuPods(NodeAction):
+    """Notes on a held node that pods request its GPUs, or removes the note. The node's agent
+    computes on no GPU that a pod may use.
+    """
+
+    LOG_MESSAGE = "pods with GPUs noted"
+
+    gpu_pods: int
+    """Number of pods. 0 removes the note."""
+
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"node": self.node, "gpu_pods": self.gpu_pods}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +226,7 @@ class RetractEvent(EventAction):
 Action = (
     SetNodeCondition
     | AddStartupTaint
+    | NoteGpuPods
     | RecordBoot
     | ClearReportsAfter
     | RemoveStartupTaint

@@ -79,6 +79,7 @@ def decide(
     refusals: Mapping[str, Refusal] = MappingProxyType({}),
     no_agents: Mapping[str, str] = MappingProxyType({}),
     no_operands: Mapping[str, str] = MappingProxyType({}),
+    gpu_pods: Mapping[str, int] = MappingProxyType({}),
     present: Present | None = None,
 ) -> Decision:
     """Returns the actions that bring the cluster to its desired state.
@@ -90,6 +91,7 @@ def decide(
     refusals: refusals of evictions, by the pod's uid.
     no_agents: node -> why its agent has not reported.
     no_operands: node -> why NVIDIA's operands do not serve it.
+    gpu_pods: node -> number of pods that request its GPUs, without an entry for 0.
     present: the memberships of these nodes, if they are known already.
     """
     facts = Facts(
@@ -99,6 +101,7 @@ def decide(
         no_agents=no_agents,
         no_operands=no_operands,
         brought_keys=brought_keys(pools),
+        gpu_pods=gpu_pods,
         progress_interval_s=progress_interval_s(pools, now),
         now=now,
     )

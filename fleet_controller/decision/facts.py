@@ -21,6 +21,7 @@ class Facts:
     no_agents: Mapping[str, str]
     no_operands: Mapping[str, str]
     brought_keys: AbstractSet[str]
+    gpu_pods: Mapping[str, int]
     progress_interval_s: float
     """Interval of the Events that show the progress to a waiting `pulumi up`."""
     now: float

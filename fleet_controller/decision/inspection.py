@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from slicewright.fleet_controller.membership.membership import Present, memberships
@@ -36,6 +36,13 @@ def to_inspect(
         if needs_pods(node, pool)
     )
     return tuple(dict.fromkeys((*changing, *to_disable(pools, nodes), *due(pools, nodes, now))))
+
+
+def to_prove(present: Present) -> Iterator[str]:
+    """Yields the held nodes whose agents compute once no pod requests their GPUs."""
+    for pool, members in present:
+        if pool.computes:
+            yield from (node.name for node in members if node.held)
 
 
 def silent_agents(

@@ -15,6 +15,7 @@ from slicewright.fleet_controller.decision.pool_pass import PoolPass
 from slicewright.fleet_controller.decision.startup_taint import (
     add_taint,
     loses_verified_layout,
+    note_gpu_pods,
     remove_taints,
     returns_before_its_turn,
 )
@@ -42,7 +43,8 @@ def decide_node(pool_pass: PoolPass, member: Member) -> Outcome:
         # be undone.
         return Outcome(actions=(join,), deadlines=deadlines)
     why = _hold_reason(pool_pass, member, turn, watched)
-    holds = (add_taint(node, why),) if why and not node.held else ()
+    gpu_pods = pool_pass.gpu_pods(node)
+    holds = (add_taint(node, why, gpu_pods=gpu_pods),) if why and not node.held else ()
     steps = () if holds else (turn.actions if turn else ()) or watched.actions
     after = _after_hold(node, pool) if why else _early_return(pool_pass, node, watched)
     actions = (
@@ -50,6 +52,7 @@ def decide_node(pool_pass: PoolPass, member: Member) -> Outcome:
         *((join,) if join else ()),
         *_writes(member, pool, facts.pods.get(node.name), facts.now),
         *_desired_state(node, pool),
+        *note_gpu_pods(node, pool, gpu_pods),
         *after,
     )
     return Outcome(holds=holds, actions=actions, deadlines=deadlines)

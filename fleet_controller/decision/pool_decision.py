@@ -63,7 +63,10 @@ def _hold_silent_drivers(pool_pass: PoolPass, node_steps: Outcome) -> tuple[AddS
     out |= {action.node for action in node_steps.actions if isinstance(action, CordonNode)}
     silent = [n for n in nodes if n.name not in out and pool_pass.watch(n).hold_if_room]
     room = max(0, policy.limit(len(nodes)) - len(out))
-    return tuple(add_taint(node, "its driver does not answer") for node in silent[:room])
+    return tuple(
+        add_taint(node, "its driver does not answer", gpu_pods=pool_pass.gpu_pods(node))
+        for node in silent[:room]
+    )
 
 
 def _write_status(pool: Pool, status: Mapping[str, Any]) -> Outcome:

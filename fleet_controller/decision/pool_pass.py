@@ -40,6 +40,10 @@ class PoolPass:
         turn = self.turn(node)
         return (turn.assessment if turn else None) or self.assessments[node.name]
 
+    def gpu_pods(self, node: Node) -> int:
+        """The number of pods that request the node's GPUs. 0 also if the agents compute on none."""
+        return self.facts.gpu_pods.get(node.name, 0) if self.pool.computes else 0
+
     def hold_reason(self, node: Node, assessment: Assessment) -> str | None:
         return hold_reason(self.pool, self.facts.reports.get(node.name), node, assessment)
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from slicewright.apis.names import BUSY_STATES, STARTUP_TAINT_KEY
-from slicewright.fleet_controller.decision.actions import AddStartupTaint, RemoveStartupTaint
+from slicewright.fleet_controller.decision.actions import (
+    AddStartupTaint,
+    NoteGpuPods,
+    RemoveStartupTaint,
+)
 from slicewright.fleet_controller.nodes.watchdog import relabelled
 from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.known_layouts import verified_layouts
@@ -31,10 +35,23 @@ def hold_reason(
     return None
 
 
-def add_taint(node: Node, why: str) -> AddStartupTaint:
+def add_taint(node: Node, why: str, *, gpu_pods: int = 0) -> AddStartupTaint:
     return AddStartupTaint(
-        node=node.name, version=node.version, has_taints=bool(node.taint_keys), why=why
+        node=node.name,
+        version=node.version,
+        has_taints=bool(node.taint_keys),
+        why=why,
+        gpu_pods=gpu_pods,
+        has_annotations=node.has_annotations,
     )
+
+
+def note_gpu_pods(node: Node, pool: Pool, gpu_pods: int) -> tuple[NoteGpuPods, ...]:
+    """Returns the action that corrects the note on pods with GPUs. Only a held node has one."""
+    expected = gpu_pods if node.held and pool.computes else 0
+    if node.gpu_pods == (str(expected) if expected else ""):
+        return ()
+    return (NoteGpuPods(node=node.name, gpu_pods=expected),)
 
 
 def remove_taints(node: Node, pool: Pool) -> tuple[RemoveStartupTaint, ...]:

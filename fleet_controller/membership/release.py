@@ -20,6 +20,7 @@ from slicewright.apis.names import (
     CHANGED_ANNOTATION,
     DEFAULT_MIG_CONFIG,
     DESIRED_ANNOTATION,
+    GPU_PODS_ANNOTATION,
     JOINED_ANNOTATION,
     RELEASE_FINALIZER,
     REPORTS_AFTER_ANNOTATION,
@@ -198,6 +199,7 @@ def _release(node: Node, trusted_keys: AbstractSet[str]) -> ReleaseNode:
         DESIRED_ANNOTATION: node.desired_state_annotation,
         REPORTS_AFTER_ANNOTATION: node.reports_after,
         CHANGED_ANNOTATION: node.changed_at,
+        GPU_PODS_ANNOTATION: node.gpu_pods,
         JOINED_ANNOTATION: node.joined,
     }
     return ReleaseNode(

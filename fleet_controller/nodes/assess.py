@@ -3,7 +3,8 @@
 True requires all of this: the report's verdict is Match, the report is recent, and it is about this
 Node object, its current boot and the layout that the pool wants. If mig-manager creates the
 partitions, the node's labels must agree and none of its GPU operands may be paused. The node must
-be Ready. If the pool wants a certain driver, the agent must have found that one.
+be Ready. If the pool wants a certain driver, the agent must have found that one. If it wants a
+compute proof, the report of a held node must have it.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ def _assess(
             _label_problem(node, pool, expires)
             or _not_ready(node, expires)
             or _other_driver(pool, report, expires)
+            or _not_computed(node, pool, report, expires)
         )
         if problem is not None:
             return replace(problem, matched=report.time)
@@ -224,6 +226,24 @@ def _other_driver(pool: Pool, report: Report, expires: float) -> Assessment | No
     return _unknown(
         "DriverNotUpgraded",
         f"driver {report.driver or 'of unknown version'} is loaded, the pool wants {pool.driver}",
+        settles=True,
+        expires=expires,
+    )
+
+
+def _not_computed(node: Node, pool: Pool, report: Report, expires: float) -> Assessment | None:
+    """Returns Unknown if the pool wants a compute proof and the report has none.
+
+    A node in service needs none: a proof would disturb its pods. Without the startup taint, a node
+    that has booted since its verification is about to get it.
+    """
+    in_service = not node.held and node.verified_boot in ("", node.boot_id)
+    if not pool.computes or report.computed or in_service:
+        return None
+    return _unknown(
+        "ComputeNotProven",
+        "the partitions match, and the agent has not reported that a program has computed on each "
+        "of them",
         settles=True,
         expires=expires,
     )

@@ -17,6 +17,7 @@ from slicewright.apis.names import (
     CHANGED_ANNOTATION,
     DEPLOY_LABEL_PREFIX,
     DESIRED_ANNOTATION,
+    GPU_PODS_ANNOTATION,
     JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
@@ -98,6 +99,10 @@ class Node:
     """The desired state that its agent reads instead of its file (DESIRED_ANNOTATION), or empty."""
     reports_after: float = 0.0
     """Reports of this time or earlier are about an earlier layout. 0 if all count."""
+    gpu_pods: str = ""
+    """Number of pods with GPUs that is noted on the node (GPU_PODS_ANNOTATION), or empty."""
+    has_annotations: bool = True
+    """True if it has an annotation, of anybody."""
     changed_at: float = 0.0
     """Time when the last change of its layout or driver ended well, or 0 if not known."""
     quarantine_at: int | None = None
@@ -161,6 +166,8 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         stuck=note(notes.get(STUCK_ANNOTATION)),
         desired_state_annotation=read_desired_annotation(notes.get(DESIRED_ANNOTATION)),
         reports_after=seconds_or_epoch(notes.get(REPORTS_AFTER_ANNOTATION)),
+        gpu_pods=identifier(notes.get(GPU_PODS_ANNOTATION)),
+        has_annotations=bool(notes),
         changed_at=seconds_or_epoch(notes.get(CHANGED_ANNOTATION)),
         quarantine_at=next(
             (

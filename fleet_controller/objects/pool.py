@@ -61,6 +61,8 @@ class Pool:
     """The desired state that its agents read instead of their file. Empty if the file applies."""
     no_undo: str = ""
     """Why a requested undo is impossible. Empty if none is requested, or it is possible."""
+    computes: bool = False
+    """True if a node is released only once its agent has computed on each of its devices."""
     driver: str | None = None
     """NVIDIA's driver version that its nodes must have. None if the rollout changes no driver."""
     unreadable: str = ""
@@ -124,6 +126,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         leaving="deletionTimestamp" in meta,
         finalizers=tuple(meta.get("finalizers") or ()),
         policy=read_policy(spec.get("rolloutPolicy")),
+        computes=(spec.get("verification") or {}).get("compute") is True,
         driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
         declared=_declared(spec, layout, layout_hash),
     )

@@ -32,6 +32,8 @@ class Report:
     time: float
     driver: str = ""
     """Version of the driver that answered, or empty."""
+    computed: bool = False
+    """True if a program has computed on every device of the node as it is."""
     unreadable: str = ""
     """Why the object cannot be read, or empty. If set, all other fields but `name` are empty."""
 
@@ -55,6 +57,7 @@ def read_report(raw: Mapping[str, Any]) -> Report:
         boot_id=identifier(report.get("bootID")),
         time=seconds(report.get("time")),
         driver=text(report.get("driver"), LONGEST_NAME),
+        computed=(report.get("compute") or {}).get("outcome") == "computed",
     )
 
 

@@ -65,6 +65,7 @@ from slicewright.infra.plan.model.pools import (
     KarpenterPool,
     PlannedPool,
     PoolPlan,
+    PoolVerification,
     SystemPoolPlan,
 )
 from slicewright.infra.plan.model.role_names import ROLE_NAME_MAX, role_name, role_pattern

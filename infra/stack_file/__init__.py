@@ -55,6 +55,7 @@ from slicewright.infra.stack_file.schema.fleet import (
     NodeAgent,
     OnDestroy,
     SystemPool,
+    Verification,
 )
 from slicewright.infra.stack_file.schema.fractional import (
     Fractional,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from slicewright.fleet_controller.objects.bounds import stamp
-from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView
+from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, ProofView, RolloutView
 
 VERSION = 1
 
@@ -41,6 +41,7 @@ def _pool(pool: PoolView) -> dict[str, Any]:
         "wanted": {"min": fewest, "max": most},
         "nodes": {"total": pool.total, "verified": pool.verified, "held": pool.held},
         "gpus": [_group(group) for group in pool.gpus],
+        "compute": _proof(pool.proof) if pool.proof else None,
         "rollout": _rollout(pool.rollout) if pool.rollout else None,
         "members": [_node(node) for node in pool.nodes],
     }
@@ -53,6 +54,16 @@ def _group(group: GpuGroup) -> dict[str, Any]:
         "instances": dict(group.instances),
         "gpus": group.gpus,
         "nodes": list(group.nodes),
+    }
+
+
+def _proof(proof: ProofView) -> dict[str, Any]:
+    return {
+        "nodes": proof.proven,
+        "devices": proof.devices,
+        "read_gb_s": list(proof.read_gb_s) if proof.read_gb_s else None,
+        "without": list(proof.without),
+        "failed": [vars(device) for device in proof.failed],
     }
 
 

@@ -28,6 +28,7 @@ from slicewright.fleet_controller.rollout.wanted import has_layout
 from slicewright.live import next_steps
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals
+from slicewright.live.compute_proofs import proof_view
 from slicewright.live.gpu_groups import gpu_groups
 from slicewright.live.reading import ClusterObjects
 from slicewright.live.views import Fleet, NodeView, PoolView, RolloutView, State
@@ -123,6 +124,7 @@ def _pool(
         no_undo=shortened(target, _LONGEST_MESSAGE) if isinstance(target, str) else "",
         undo_helps=undo_helps,
         gpus=gpu_groups(nodes, objects.gpus),
+        proof=proof_view(nodes, objects.gpus) if pool.computes else None,
         rollout=_rollout(pool, assessed, pods, rollout) if rollout.active else None,
         nodes=views,
         next=tuple(_next(pool, state, reason, undo=undo_helps)),
@@ -193,6 +195,7 @@ def _missing(name: str) -> PoolView:
         earlier="",
         no_undo="",
         gpus=(),
+        proof=None,
         rollout=None,
         nodes=(),
         next=("check the name and the cluster; `pulumi up` creates the pools of a stack file",),

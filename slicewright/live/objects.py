@@ -248,6 +248,17 @@ REPORT: Final = Kind(
                 bootID=word,
                 driver=text,
                 models=items(text),
+                compute=fields(
+                    outcome=word,
+                    deviceCount=number,
+                    devices=items(
+                        fields(
+                            {"uuid": word, "outcome": word},
+                            error=text,
+                            readGBps=number,
+                        )
+                    ),
+                ),
                 gpus=items(
                     fields(
                         indexes=items(number),

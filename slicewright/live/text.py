@@ -8,7 +8,15 @@ from rich.text import Text
 
 from slicewright.infra.catalog import Gpu, load
 from slicewright.live.objects import lines_of
-from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
+from slicewright.live.views import (
+    Fleet,
+    GpuGroup,
+    NodeView,
+    PoolView,
+    ProofView,
+    RolloutView,
+    State,
+)
 from slicewright.show.picture import draw, placements_of
 from slicewright.telemetry.plain import plain
 
@@ -99,6 +107,8 @@ def _pool(pool: PoolView, now: float, width: int, every_node: bool) -> Iterator[
         yield from _group(group, width)
     if len(pool.gpus) > _MOST_GROUPS:
         yield Text(f"  and {len(pool.gpus) - _MOST_GROUPS} more states of GPUs", style="dim")
+    if pool.proof is not None:
+        yield from _proof(pool.proof)
     listed = [n for n in pool.nodes if every_node or _worth_a_line(n)]
     cut = len(listed) if every_node else _MOST_NODES
     for node in listed[:cut]:
@@ -142,6 +152,21 @@ def _group(group: GpuGroup, width: int) -> Iterator[Text]:
         return
     for line in draw(gpu, placed, width=max(_NARROWEST, width) - 6):
         yield Text("    ") + line
+
+
+def _proof(proof: ProofView) -> Iterator[Text]:
+    devices = f"{_many(proof.devices, 'device')} of {_many(proof.proven, 'node')}"
+    rates = ""
+    if proof.read_gb_s is not None:
+        slowest, fastest = proof.read_gb_s
+        rates = f", reading {slowest} to {fastest} GB/s"
+    without = f"; no proof yet: {_names(proof.without)}" if proof.without else ""
+    yield Text(f"  CUDA has computed on {devices}{rates}{without}")
+    for device in proof.failed[:_MOST_GROUPS]:
+        yield Text(f"  node {device.node}: {device.uuid} {device.outcome}: {device.error}")
+    if len(proof.failed) > _MOST_GROUPS:
+        rest = len(proof.failed) - _MOST_GROUPS
+        yield Text(f"  and {_many(rest, 'more device')} without a result", style="dim")
 
 
 def _partitions(group: GpuGroup) -> str:

@@ -45,6 +45,32 @@ class GpuGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailedDevice:
+    """A partition or whole GPU that did not compute."""
+
+    node: str
+    uuid: str
+    outcome: str
+    """`failed` or `untried`."""
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofView:
+    """The compute proofs in the reports of a pool's agents."""
+
+    proven: int
+    """Nodes whose every device has computed in the present state."""
+    devices: int
+    """Their partitions and whole GPUs."""
+    read_gb_s: tuple[int, int] | None
+    """The least and the greatest rate of reading memory, of the devices in the reports."""
+    without: tuple[str, ...]
+    """Nodes without a proof."""
+    failed: tuple[FailedDevice, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeView:
     name: str
     zone: str
@@ -109,6 +135,8 @@ class PoolView:
     undo_helps: bool = False
     """True if a layout change has begun, and an undo would revert it."""
     gpus: tuple[GpuGroup, ...]
+    proof: ProofView | None
+    """None if the pool wants no compute proof."""
     rollout: RolloutView | None
     nodes: tuple[NodeView, ...]
     """Its nodes, nodes that need attention first."""

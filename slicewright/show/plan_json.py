@@ -126,6 +126,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
         "layout_hash": pool.offer.layout_hash,
         "desired": pool.offer.desired,
         "rollout": _plain(pool.rollout),
+        "verification": _plain(pool.verification),
         "driver": _driver(pool, fleet),
         "pod": manifests.pod_request(pool, fleet.workloads),
     }

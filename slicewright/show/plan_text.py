@@ -241,7 +241,14 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
         for line in pool_cost_lines(pool, pool.settings, fleet):
             _line(console, line)
     _line(console, f"  driver          {_driver(pool, fleet)}")
+    _line(console, f"  before pods     {_verification(pool.verification)}")
     _pod(manifests.pod_request(pool, fleet.workloads), console)
+
+
+def _verification(verification: plan.PoolVerification) -> str:
+    if verification.compute:
+        return "each device is listed by NVML as declared, and has run a CUDA program"
+    return f"each device is listed by NVML as declared, not run: {verification.why_listed_only}"
 
 
 def _pod(request: manifests.JsonObject, console: Console) -> None:

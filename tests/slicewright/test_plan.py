@@ -112,8 +112,10 @@ def test_the_json_keys_are_stable(run: Any) -> None:
         "usd_per_partition_month",
         "no_price",
         "driver",
+        "verification",
         "pod",
     }
+    assert pool["verification"] == {"compute": True, "why_listed_only": ""}
     assert pool["driver"]["minimum"] == "450.80.02"
     assert pool["allocatable"] == {"nvidia.com/mig-1g.5gb": 56}
     assert pool["nodes"] == {"min": 1, "max": 1, "autoscaled": False}

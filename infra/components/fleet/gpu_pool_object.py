@@ -65,6 +65,7 @@ def pool_spec(pool: PoolPlan) -> dict[str, Any]:
         "selector": {"matchLabels": dict(select)},
         "layoutHash": pool.offer.layout_hash,
         "expectedNodes": {"min": pool.nodes.min, "max": pool.nodes.max},
+        "verification": {"compute": pool.verification.compute},
     }
     if pool.offer.mig_config is not None:
         spec["migConfig"] = pool.offer.mig_config

@@ -93,6 +93,11 @@ class GpuAccess:
 def gpu_access(pool: PoolPlan, operator: GpuOperator | None) -> GpuAccess:
     """operator: the fleet's GPU operator.
 
+    An agent that computes needs the driver's CUDA libraries and /dev/nvidia-uvm besides NVML. On
+    GKE the mounted directory has the whole driver, and a privileged container opens every device.
+    Elsewhere NVIDIA's runtime brings both for the capability `compute`. No variant needs another
+    privilege, user, or mount of the host.
+
     NVIDIA's runtime is containerd's default on EKS's GPU images (awslabs/amazon-eks-ami, nodeadm,
     default_runtime_name). On GKE the operator's toolkit adds it as a second runtime
     (NVIDIA/gpu-operator, transformToolkitCtrForCDI). On existing nodes the operator's operands use
@@ -106,13 +111,16 @@ def gpu_access(pool: PoolPlan, operator: GpuOperator | None) -> GpuAccess:
             security_context=_PRIVILEGED,
         )
     bottlerocket = isinstance(pool.settings, EksSettings) and pool.settings.bottlerocket
+    # `compute` brings libcuda and its compiler into the container, and the right to open
+    # /dev/nvidia-uvm. Source: NVIDIA/libnvidia-container, src/nvc_info.c and nvc_mount.c.
+    capabilities = "compute,utility" if pool.verification.compute else "utility"
     return GpuAccess(
         host_mounts=(_ALL_GPUS,) if asks_by_mount(pool, operator) else (),
         environment={
             # Stated with a mount too: while `device_list` changes, a node's runtime obeys either
             # the mount or the variable.
             "NVIDIA_VISIBLE_DEVICES": _DEVICE_MOUNTS if bottlerocket else "all",
-            "NVIDIA_DRIVER_CAPABILITIES": "utility",
+            "NVIDIA_DRIVER_CAPABILITIES": capabilities,
         },
         security_context=pods.restricted(),
         runtime_class=(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -14,6 +15,10 @@ from slicewright.infra.components.fleet import attribution
 from slicewright.infra.components.fleet.node_agent_gpu_access import GpuAccess, gpu_access
 from slicewright.infra.plan import PoolPlan
 from slicewright.infra.stack_file import GpuOperator, NodeAgent
+
+_WATCHING_MEMORY: Final = "192Mi"
+_COMPUTING_MEMORY: Final = "512Mi"
+"""Includes the short-lived process that loads CUDA, which takes 100 MiB and more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +90,10 @@ class AgentPod:
             readiness_probe=pods.readiness(),
             liveness_probe=pods.liveness(),
             resources=k8s.core.v1.ResourceRequirementsArgs(
-                requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "192Mi"}
+                requests={"cpu": "50m", "memory": "64Mi"},
+                limits={
+                    "memory": _COMPUTING_MEMORY if pool.verification.compute else _WATCHING_MEMORY
+                },
             ),
             security_context=access.security_context,
             volume_mounts=self._mounts(access),
@@ -99,6 +107,7 @@ class AgentPod:
             "/etc/slicewright/desired.json",
             *(["--mig-config", pool.offer.mig_config] if pool.offer.mig_config else []),
             *(["--utilization"] if self.settings.utilization else []),
+            *(["--compute"] if pool.verification.compute else []),
         )
 
     def _mounts(self, access: GpuAccess) -> list[k8s.core.v1.VolumeMountArgs]:

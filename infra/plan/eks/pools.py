@@ -69,6 +69,7 @@ def eks_pool(
         strategy=fleet.gpu_operator.mig_strategy,
         driver=image_driver(image, pool.release_version, path) if image else None,
         engine=engine_of(fleet),
+        verification=fleet.verification,
         stated=stated,
     )
     if gpu_machine is None or image is None:

@@ -72,6 +72,7 @@ def _pool(fleet: stack_file.ByoFleet, i: int, stated: Stated) -> Checked[Existin
         strategy=fleet.gpu_operator.mig_strategy,
         driver=operator_driver(fleet.gpu_operator),
         engine=engine_of(fleet),
+        verification=fleet.verification,
         stated=stated,
     )
     if common is None:

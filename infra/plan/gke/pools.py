@@ -76,6 +76,7 @@ def gke_pool(
         strategy=operator.mig_strategy if operator else "mixed",
         driver=operator_driver(operator) if operator and by_operator else gke_driver(pool.driver),
         engine=engine_of(fleet),
+        verification=fleet.verification,
         stated=stated,
     )
     if gpu_machine is not None:

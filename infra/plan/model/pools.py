@@ -148,6 +148,16 @@ _SettingsT_co = TypeVar("_SettingsT_co", bound=PoolSettings, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
+class PoolVerification:
+    """The proofs that a node of the pool needs before its release, besides NVML's list."""
+
+    compute: bool
+    """True if the agent computes on every partition and whole GPU."""
+    why_listed_only: str = ""
+    """Why it does not. Empty if it does."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlannedPool(Generic[_SettingsT_co]):
     """One GPU pool: the fields that all pools share, and the settings of its cloud."""
 
@@ -161,6 +171,7 @@ class PlannedPool(Generic[_SettingsT_co]):
     gpu_count: int
     """GPUs per node."""
     rollout: Rollout
+    verification: PoolVerification
     settings: _SettingsT_co
     driver_version: str | None = None
     """Version of the GPU operator's driver. None unless the fleet controller replaces that driver

@@ -11,6 +11,7 @@ from slicewright.infra.plan.model.pools import PlannedPool
 from slicewright.infra.plan.pools.nodes import count_of, pool_labels, pool_taints
 from slicewright.infra.plan.pools.offers import offer_of
 from slicewright.infra.plan.pools.rollouts import rollout_of
+from slicewright.infra.plan.pools.verification import verification_of
 
 SYSTEM_PODS = 10
 """Roughly the pods on a GPU node that use no GPU: network, logging, metrics, agents, operands."""
@@ -25,6 +26,7 @@ def pool_plan(
     strategy: MigStrategy,
     driver: Driver | None,
     engine: Engine | None,
+    verification: stack_file.Verification,
     stated: Stated,
 ) -> Checked[PlannedPool[None] | None]:
     """The part of a pool's plan that is the same in all clouds. None if something is refused.
@@ -53,5 +55,6 @@ def pool_plan(
         gpu=gpus.gpu,
         gpu_count=gpus.count,
         rollout=rollout,
+        verification=verification_of(offer, verification),
         settings=None,
     )

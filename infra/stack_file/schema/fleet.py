@@ -69,6 +69,16 @@ class NodeAgent(SpecModel):
     """Measure how busy every partition is, for 0.1 s once a minute. Hopper GPUs and later only."""
 
 
+class Verification(SpecModel):
+    """The proofs that a node needs before its first pods, besides NVML's list of partitions."""
+
+    compute: bool = True
+    """Run a small CUDA program on each partition and whole GPU of a node that has no pods with
+    GPUs: before the node's first pods, after each change of its layout, and after each reboot.
+    Pools that share by MPS are left out, and GPUs older than Volta cannot be tested.
+    """
+
+
 _PYTHON: Final = (
     "python:3.13-slim@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
 )
@@ -96,6 +106,7 @@ class _Fleet(SpecModel):
     `image`. Their contents are never in a stack file.
     """
     node_agent: NodeAgent = NodeAgent()
+    verification: Verification = Verification()
     admin_groups: tuple[AdminGroup, ...] = ("system:masters",)
     """Kubernetes groups whose members may do the fleet controller's work by hand: change the label
     nvidia.com/mig.config and remove the startup taint.

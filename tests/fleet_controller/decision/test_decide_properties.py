@@ -14,6 +14,7 @@ from slicewright.fleet_controller.decision.actions import (
     AddStartupTaint,
     ClearReportsAfter,
     EmitEvent,
+    NoteGpuPods,
     RecordBoot,
     RemoveStartupTaint,
     RetractEvent,
@@ -80,6 +81,8 @@ nodes = st.builds(
     taint_keys=st.sampled_from([(), (TAINT,), ("x", TAINT, "y"), (TAINT, TAINT), ("x",)]),
     condition=st.none() | conditions,
     leaving=st.sampled_from([False, False, False, True]),
+    gpu_pods=st.sampled_from(["", "", "1"]),
+    has_annotations=st.booleans(),
 )
 verdicts = st.sampled_from(
     [
@@ -96,6 +99,7 @@ reports = st.builds(
     message=st.sampled_from(["fine", "bad"]),
     layout_hash=st.sampled_from([HASHES[0], HASHES[0], HASHES[1]]),
     boot_id=st.sampled_from(["b1", "b1", "b1", "b0"]),
+    computed=st.booleans(),
     time=times,
 )
 # A node, its report, and the pods that hold its GPUs.
@@ -114,6 +118,7 @@ pools = st.lists(
         fewest=st.integers(0, 3),
         mig_config=st.sampled_from([None, "c0", "c1"]),
         status=st.just({}),
+        computes=st.booleans(),
     ),
     min_size=1,
     max_size=2,
@@ -132,7 +137,12 @@ class World:
         pools, nodes = list(self.pools.values()), list(self.nodes.values())
         inspected = to_inspect(pools, nodes, NOW)
         pods = {name: tuple(map(bare, self.pods[name])) for name in inspected}
-        return decide(pools, nodes, self.reports, pods, self.warnings, NOW).actions
+        return decide(
+            pools, nodes, self.reports, pods, self.warnings, NOW, gpu_pods=self.gpu_pods()
+        ).actions
+
+    def gpu_pods(self) -> dict[str, int]:
+        return {name: len(pods) for name, pods in self.pods.items() if pods}
 
     def do(self, action: Action) -> None:
         """What the API server would make of it, and what must hold at that moment."""
@@ -169,14 +179,27 @@ class World:
                 as_proven = node.verified_layout == node.mig_config and node.mig_state == "success"
                 released = node.condition.status == "True" or as_proven
                 assert released, "released neither proven nor as it was proven"
+                report = self.reports.get(name)
+                assert (
+                    (report is not None and report.computed)
+                    or (as_proven and node.condition.status != "True")
+                    or not self._pool_of(node).computes
+                ), "released without a compute proof"
                 assert node.taint_keys[position] == TAINT
                 self._change(
                     name, taint_keys=node.taint_keys[:position] + node.taint_keys[position + 1 :]
                 )
-            case AddStartupTaint(node=name, version=version):
-                assert TAINT not in self.nodes[name].taint_keys
-                assert version == self.nodes[name].version, "another write of this pass hinders it"
-                self._change(name, taint_keys=(*self.nodes[name].taint_keys, TAINT))
+            case AddStartupTaint(node=name, version=version, gpu_pods=gpu_pods):
+                node = self.nodes[name]
+                assert TAINT not in node.taint_keys
+                assert version == node.version, "another write of this pass hinders it"
+                assert gpu_pods == (len(self.pods[name]) if self._computes(node) else 0)
+                assert action.has_annotations == node.has_annotations
+                noted = str(gpu_pods) if gpu_pods else node.gpu_pods
+                self._change(name, taint_keys=(*node.taint_keys, TAINT), gpu_pods=noted)
+            case NoteGpuPods(node=name, gpu_pods=gpu_pods):
+                assert str(gpu_pods or "") != self.nodes[name].gpu_pods
+                self._change(name, gpu_pods=str(gpu_pods or ""))
             case SetMigConfig(node=name, value=value):
                 node = self.nodes[name]
                 assert node.labels.get(STATE) not in ("pending", "rebooting")
@@ -224,6 +247,9 @@ class World:
         node = self.nodes[name]
         self.nodes[name] = replace(node, version=str(int(node.version) + 1), **facts)  # type: ignore[arg-type]
 
+    def _computes(self, node: Node) -> bool:
+        return any(pool.computes for pool in self.pools.values() if pool.selects(node))
+
     def _pool_of(self, node: Node) -> Pool:
         return next(p for p in self.pools.values() if p.selects(node))
 
@@ -270,6 +296,50 @@ def test_fleet_converges(world: World) -> None:
         for action in actions:
             world.do(action)
     assert world.decided() == ()
+
+
+def _matching(world: World) -> World:
+    """The same world with held nodes, matching reports, and pools without mig-manager."""
+    world.pools = {name: replace(pool, mig_config=None) for name, pool in world.pools.items()}
+    for name, node in world.nodes.items():
+        world.nodes[name] = replace(node, ready=True, leaving=False, taint_keys=(TAINT,))
+        if (report := world.reports.get(name)) is not None:
+            world.reports[name] = replace(
+                report,
+                verdict="Match",
+                reason="PartitionsMatch",
+                owner_uid=node.uid,
+                boot_id=node.boot_id,
+                layout_hash=HASHES[0],
+                time=NOW - 5,
+            )
+    return world
+
+
+@given(worlds.map(_matching))
+@settings(max_examples=examples(300), deadline=None)
+def test_no_node_of_a_pool_that_computes_is_released_without_a_proof(world: World) -> None:
+    while actions := world.decided():
+        for action in actions:
+            world.do(action)
+    for name, node in world.nodes.items():
+        report = world.reports.get(name)
+        if report is None or not any(pool.selects(node) for pool in world.pools.values()):
+            continue
+        proven = report.computed or not world._computes(node)
+        assert proven == (TAINT not in node.taint_keys)
+
+
+@given(worlds)
+@settings(max_examples=examples(300), deadline=None)
+def test_in_the_end_every_held_node_shows_its_agent_the_pods_with_gpus(world: World) -> None:
+    while actions := world.decided():
+        for action in actions:
+            world.do(action)
+    for name, node in world.nodes.items():
+        if any(pool.selects(node) for pool in world.pools.values()) and not node.leaving:
+            shown = len(world.pods[name]) if node.held and world._computes(node) else 0
+            assert node.gpu_pods == (str(shown) if shown else "")
 
 
 @given(worlds, st.lists(st.sampled_from([0.0, 9.0, 200.0, 1000.0]), min_size=2, max_size=4))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from slicewright.apis.label_keys import may_be_brought
 from slicewright.apis.names import (
+    GPU_PODS_ANNOTATION,
     JOINED_ANNOTATION,
     POOL_LABEL,
     RELEASE_FINALIZER,
@@ -106,6 +107,13 @@ def test_first_the_condition_goes_and_then_the_rest(existing: Pool, member: Node
             taints=(1,),
         ),
     )
+
+
+def test_the_note_on_pods_with_gpus_goes_too(existing: Pool, member: Node) -> None:
+    noted = replace(member, condition=None, gpu_pods="2")
+    (release,) = actions([deleted(existing)], noted)
+    assert isinstance(release, ReleaseNode)
+    assert GPU_PODS_ANNOTATION in release.annotations
 
 
 def test_the_pool_goes_when_its_nodes_have_left(existing: Pool, member: Node) -> None:

@@ -25,6 +25,30 @@ def test_a_fresh_match_of_this_node_and_layout_is_true(
     assert assessed.expires == report.time + REPORT_AGE_LIMIT_S
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, "ComputeNotProven"),
+        ({"verified_boot": "b1"}, "ComputeNotProven"),
+        # In service, with pods that a proof would disturb.
+        ({"taint_keys": (), "verified_boot": "b1"}, "PartitionsMatch"),
+        # In service before it came into the pool.
+        ({"taint_keys": (), "verified_boot": ""}, "PartitionsMatch"),
+        # It is about to be held.
+        ({"taint_keys": (), "verified_boot": "b0"}, "ComputeNotProven"),
+    ],
+)
+def test_a_node_that_waits_for_its_pods_needs_a_proof_if_the_pool_wants_one(
+    change: dict[str, object], reason: str, node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    pool = replace(pool, computes=True)
+    node = replace(node, **change)  # type: ignore[arg-type]
+    assessed = assess(node, pool, report, now)
+    assert (assessed.reason, assessed.settles) == (reason, reason != "PartitionsMatch")
+    assert assess(node, pool, replace(report, computed=True), now).status == "True"
+    assert assess(node, replace(pool, computes=False), report, now).status == "True"
+
+
 def test_a_match_of_a_node_that_is_not_ready_is_not_known(
     node: Node, pool: Pool, report: Report, now: float
 ) -> None:

@@ -169,6 +169,7 @@ class TestNode:
             taint_keys=(),
             condition=None,
             leaving=False,
+            has_annotations=False,
         )
 
     @pytest.mark.parametrize(
@@ -181,13 +182,21 @@ class TestNode:
             (("spec",), "taint_keys", ()),
             (("status", "nodeInfo", "bootID"), "boot_id", ""),
             (("status", "nodeInfo"), "boot_id", ""),
-            (("metadata", "annotations"), "verified_boot", ""),
         ],
     )
     def test_one_missing_key_leaves_the_rest(
         self, path: tuple[str, ...], field: str, empty: object
     ) -> None:
         assert read_node(_without(NODE, *path)) == replace(read_node(NODE), **{field: empty})  # type: ignore[arg-type]
+
+    def test_a_node_without_annotations_was_never_verified(self) -> None:
+        plain = read_node(_without(NODE, "metadata", "annotations"))
+        assert plain == replace(read_node(NODE), verified_boot="", has_annotations=False)
+
+    def test_the_note_on_pods_with_gpus_is_read(self) -> None:
+        annotations = {"slicewright.io/gpu-pods": "3"}
+        noted = read_node({"metadata": {"name": "n1", "uid": "u1", "annotations": annotations}})
+        assert (noted.gpu_pods, noted.has_annotations) == ("3", True)
 
     def test_a_node_without_conditions_is_not_ready_and_has_no_verdict(self) -> None:
         bare = read_node(_without(NODE, "status", "conditions"))

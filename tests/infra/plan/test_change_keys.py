@@ -127,6 +127,7 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row("image_pull_secrets", {"image_pull_secrets": ["mirror"]}, IN_PLACE, **fleet)
     yield Row("node_agent.attribution", {"node_agent": {"attribution": True}}, IN_PLACE, **fleet)
     yield Row("node_agent.utilization", {"node_agent": {"utilization": True}}, IN_PLACE, **fleet)
+    yield Row("verification.compute", {"verification": {"compute": False}}, IN_PLACE)
     yield Row("admin_groups", {"admin_groups": ["gpu-admins"]}, IN_PLACE, **fleet)
     yield Row(
         "pod_guard.exempt_namespaces",

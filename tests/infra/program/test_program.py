@@ -320,7 +320,7 @@ def test_on_eks_the_agent_gets_the_gpus_from_the_nodes_default_runtime(
     (container,) = pod["containers"]
     assert "runtimeClassName" not in pod, "the class would have to be there before the pod"
     assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in container["env"]
-    assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"} in container["env"]
+    assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"} in container["env"]
     assert not [v for v in pod["volumes"] if "hostPath" in v]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -699,8 +699,53 @@ def test_utilization_adds_one_argument_to_the_agent(record: Record, asked: bool)
         "containers"
     ]
     (plain,) = pod_of(record("eks-a100"), ":DaemonSet", "node-agent")["containers"]
-    assert agent["command"] == [*plain["command"], *(["--utilization"] if asked else [])]
+    *command, compute = plain["command"]
+    assert agent["command"] == [*command, *(["--utilization"] if asked else []), compute]
     assert {**agent, "command": None} == {**plain, "command": None}
+
+
+SHARED_BY_MPS = """\
+cloud: eks
+cluster: {name: c, region: us-east-1}
+node_pools:
+  - name: a
+    machine_type: p4d.24xlarge
+    nodes: {count: 1}
+    sharing: {mode: mps, replicas: 2}
+gpu_operator: {mig_strategy: none}
+"""
+NOT_COMPUTED = {
+    "gke": _fleet_of_image("COS_CONTAINERD") + "verification: {compute: false}\n",
+    "eks": _fleet_of_image("AL2023_x86_64_NVIDIA") + "verification: {compute: false}\n",
+    "bottlerocket": _fleet_of_image("BOTTLEROCKET_x86_64_NVIDIA")
+    + "verification: {compute: false}\n",
+    "mps": SHARED_BY_MPS,
+}
+IMAGES = ["COS_CONTAINERD", "UBUNTU_CONTAINERD", "AL2023_x86_64_NVIDIA"]
+
+
+@pytest.mark.parametrize("image", [*IMAGES, "BOTTLEROCKET_x86_64_NVIDIA"])
+def test_by_default_the_agent_computes_before_a_release(record: Record, image: str) -> None:
+    made = record(f"computes-{image}", fleet=_fleet_of_image(image))
+    (container,) = pod_of(made, ":DaemonSet", "node-agent")["containers"]
+    assert container["command"][-1] == "--compute"
+    assert container["resources"]["limits"] == {"memory": "512Mi"}
+    (pool,) = (m for m in made if m.type.endswith(":GPUPool") and m.inputs.get("spec"))
+    assert pool.inputs["spec"]["verification"] == {"compute": True}
+
+
+@pytest.mark.parametrize("fleet", NOT_COMPUTED)
+def test_an_agent_that_does_not_compute_has_no_more_than_nvml_needs(
+    record: Record, fleet: str
+) -> None:
+    made = record(f"listed-{fleet}", fleet=NOT_COMPUTED[fleet])
+    (container,) = pod_of(made, ":DaemonSet", "node-agent")["containers"]
+    assert "--compute" not in container["command"]
+    assert container["resources"]["limits"] == {"memory": "192Mi"}
+    capabilities = [e for e in container["env"] if e["name"] == "NVIDIA_DRIVER_CAPABILITIES"]
+    assert all(e["value"] == "utility" for e in capabilities)
+    (pool,) = (m for m in made if m.type.endswith(":GPUPool") and m.inputs.get("spec"))
+    assert pool.inputs["spec"]["verification"] == {"compute": False}
 
 
 MANY_GKE = """\

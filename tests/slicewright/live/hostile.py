@@ -68,6 +68,7 @@ def pool(name: str) -> dict[str, Any]:
             "annotations": {ROLLOUT_ANNOTATION: ""},
         },
         "spec": {
+            "verification": {"compute": True},
             "selector": {"matchLabels": {POOL_LABEL: name}},
             "layoutHash": _hash(_NEW),
             "desiredState": _NEW,
@@ -134,6 +135,16 @@ def report(name: str, of: str) -> dict[str, Any]:
             "bootID": f"boot-{name}",
             "time": THEN,
             "driver": "580.1.1",
+            "compute": {
+                "key": "0" * 32,
+                "outcome": "failed",
+                "seconds": 6.1,
+                "deviceCount": 14,
+                "devices": [
+                    {"uuid": f"MIG-{name}", "outcome": "failed", "error": "CUDA_ERROR_UNKNOWN"},
+                    {"uuid": "MIG-1", "outcome": "computed", "writeGBps": 310, "readGBps": 355},
+                ],
+            },
             "models": ["NVIDIA H100 80GB HBM3"],
             "gpus": [{"indexes": [0, 1], "mig": "enabled", "instances": {"1g.10gb": 7}}],
         },

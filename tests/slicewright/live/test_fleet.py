@@ -16,6 +16,7 @@ from slicewright.exit_codes import DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.fleet_controller.objects.pool import Pool
 from slicewright.fleet_controller.rollout.applying import FAILED_S
 from slicewright.fleet_controller.rollout.drain import Refusal
+from slicewright.live.as_json import as_json
 from slicewright.live.asks import Refused, ask
 from slicewright.live.fleet import fleet_of
 from slicewright.live.reading import ClusterObjects
@@ -283,6 +284,53 @@ def test_words_of_nodes_reach_a_terminal_without_control_characters(world: World
     shown = _text(_seen(world), world.now)
     assert "\\x1b[2Jgone\\u202e" in shown
     assert "\x1b" not in shown
+
+
+def test_the_proofs_of_a_pool_are_summed_up_and_failing_devices_named(world: World) -> None:
+    world.pool = replace(world.pool, computes=True)
+    computed = {
+        "outcome": "computed",
+        "deviceCount": 7,
+        "devices": [
+            {"uuid": "MIG-1", "outcome": "computed", "readGBps": 355},
+            {"uuid": "MIG-2", "outcome": "computed", "readGBps": 320},
+        ],
+    }
+    failed = {
+        "outcome": "failed",
+        "deviceCount": 7,
+        "devices": [
+            {"uuid": "MIG-9", "outcome": "failed", "error": "CUDA_ERROR_LAUNCH_FAILED (719)"}
+        ],
+    }
+    fleet = _seen(world, gpus={"n0": {"compute": computed}, "n1": {"compute": failed}})
+    text = _text(fleet, world.now)
+    assert (
+        "CUDA has computed on 7 devices of 1 node, reading 320 to 355 GB/s; no proof yet: n2"
+        in text
+    )
+    assert "node n1: MIG-9 failed: CUDA_ERROR_LAUNCH_FAILED (719)" in text
+    (pool,) = as_json(fleet, context="c", server="s", now=world.now)["pools"]
+    assert pool["compute"] == {
+        "nodes": 1,
+        "devices": 7,
+        "read_gb_s": [320, 355],
+        "without": ["n2"],
+        "failed": [
+            {
+                "node": "n1",
+                "uuid": "MIG-9",
+                "outcome": "failed",
+                "error": "CUDA_ERROR_LAUNCH_FAILED (719)",
+            }
+        ],
+    }
+
+
+def test_a_pool_that_is_listed_only_says_nothing_about_cuda(world: World) -> None:
+    assert "CUDA" not in _text(_seen(world), world.now)
+    (pool,) = as_json(_seen(world), context="c", server="s", now=world.now)["pools"]
+    assert pool["compute"] is None
 
 
 def test_equal_gpus_of_many_nodes_are_drawn_once(world: World) -> None:

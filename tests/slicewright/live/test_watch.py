@@ -32,6 +32,7 @@ POOL = PoolView(
     earlier="",
     no_undo="",
     gpus=(),
+    proof=None,
     rollout=None,
     nodes=(),
     next=(),
