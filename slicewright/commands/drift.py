@@ -23,6 +23,7 @@ from slicewright.infra import plan, stack_file
 from slicewright.kubeapi.kubeconfig import BadKubeconfig, context_of
 from slicewright.live.access import Access, NoCluster
 from slicewright.locks import asking
+from slicewright.processes.foreign_json import read_object
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.subject import State, state_of
 
@@ -120,7 +121,9 @@ def _cluster(
                 f"| slicewright drift -s {parsed.stack} --kubeconfig -`"
             )
         try:
-            return Access(context_of(json.loads(state.kubeconfig), Path.cwd()))
+            return Access(
+                context_of(read_object(state.kubeconfig, "a kubeconfig", secret=True), Path.cwd())
+            )
         except (BadKubeconfig, ValueError) as e:
             raise NoCluster(f"the kubeconfig in the stack's state cannot be used: {e}") from None
 

@@ -25,9 +25,9 @@ _Compared = tuple[Iterable[Finding], Iterable[Unseen]]
 class Engine(Protocol):
     """The engine for one stack. Each method raises EngineFailed."""
 
-    def previewed(self) -> str: ...
+    def previewed(self) -> bytes: ...
 
-    def refreshed(self) -> str: ...
+    def refreshed(self) -> bytes: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +112,8 @@ def _under_way(between: Between, holders: Sequence[str], stack: str) -> Unseen:
     )
 
 
-def _read(text: str) -> Preview:
+def _read(output: bytes) -> Preview:
     try:
-        return read_preview(text)
+        return read_preview(output)
     except NotAPreview as e:
         raise NotAPreview(f"cannot parse the output of pulumi: {e}") from None

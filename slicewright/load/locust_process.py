@@ -249,7 +249,8 @@ def main() -> int:
     run = Run(settings=json.load(sys.stdin), write=_written(out))
     Asker.run_ = run
     Asker.host = run.settings["urls"][0]
-    gevent.signal_handler(signal.SIGINT, run.interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        gevent.signal_handler(number, run.interrupt)
     environment = Environment(user_classes=[Asker])
     runner = environment.create_local_runner()
     environment.events.spawning_complete.add_listener(lambda **_: run.begin())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from slicewright.processes.foreign_json import NotReadable, read_json
 
 
 class NotAPreview(ValueError):
@@ -91,12 +92,12 @@ class Preview:
     warnings: tuple[str, ...]
 
 
-def read_preview(text: str) -> Preview:
+def read_preview(output: bytes) -> Preview:
     """Raises NotAPreview."""
     try:
-        document = json.loads(text)
-    except ValueError as e:
-        raise NotAPreview(_why_not_json(text, e)) from None
+        document = read_json(output, "a preview")
+    except NotReadable as e:
+        raise NotAPreview(_why_not_json(output, e)) from None
     if not isinstance(document, dict) or not isinstance(document.get("steps", []), list):
         raise NotAPreview("it has no list of steps")
     raw = document.get("steps", [])
@@ -119,12 +120,12 @@ def read_preview(text: str) -> Preview:
     )
 
 
-def _why_not_json(text: str, error: ValueError) -> str:
-    if not text.strip():
+def _why_not_json(output: bytes, error: NotReadable) -> str:
+    if not output.strip():
         return "it is empty"
     try:
-        json.loads(text.lstrip().splitlines()[0])
-    except ValueError:
+        read_json(output.lstrip().splitlines()[0], "an event")
+    except NotReadable:
         return f"it is not JSON ({error})"
     return (
         "it has an event per line; run `pulumi preview --json` without "
