@@ -19,6 +19,8 @@ from slicewright.processes.programs import Program, ProgramFailed, follow
 _MODULE: Final = "slicewright.load.locust_process"
 _OVERTIME_S: Final = 600.0
 """The time for the start, and for the answers that are in flight at the end."""
+_GRACE_S: Final = 10.0
+"""The time for its last lines after an interrupt."""
 _LARGEST_OUTPUT: Final = 2**36
 _LAST_WORDS: Final = 5
 """The number of last lines of the process's log that are shown after a failure."""
@@ -100,6 +102,7 @@ def _run(settings_text: str, load: Load, ran: Ran, progress: Callable[[str], Non
         environment={k: v for k, v in os.environ.items() if not k.startswith("LOCUST_")},
         standard_input=settings_text.encode(),
         largest_output=_LARGEST_OUTPUT,
+        grace_s=_GRACE_S,
     )
     reader = _Reader(ran, progress)
     try:
