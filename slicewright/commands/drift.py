@@ -64,8 +64,6 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         state = state_of(pulumi.exported())
     except EngineFailed as e:
         return _say(str(e), CANNOT_RUN)
-    except (KeyError, TypeError) as e:
-        return _say(f"cannot parse the output of `pulumi stack export`: {e!r}", CANNOT_RUN)
     progress = Console(stderr=True, emoji=False, width=console.width)
 
     def tell(line: str) -> None:

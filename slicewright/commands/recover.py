@@ -51,11 +51,9 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     stack = ("--stack", parsed.stack) if parsed.stack else ()
     try:
-        exported: Mapping[str, Any] = read_state(_pulumi("stack", "export", *stack))
+        exported = _exported(stack)
         if parsed.adopt:
-            preview = _pulumi("preview", "--json", "--non-interactive", *stack)
-            previewed = read_object(preview, "a preview")
-            exported = add_planned_creations(exported, previewed, parsed.adopt)
+            exported = add_planned_creations(exported, _previewed(stack), parsed.adopt)
         recovered = recover(exported)
         unclear: Mapping[str, str] = {}
         if recovered.unknown:
@@ -76,9 +74,6 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except CannotAdopt as e:
         print(f"slicewright recover: {e}", file=sys.stderr)
         return BAD_INPUT
-    except NotReadable as e:
-        print(f"slicewright recover: cannot parse the output of pulumi: {e}", file=sys.stderr)
-        return CANNOT_RUN
     return NOT_VERIFIED if recovered.unknown else VERIFIED
 
 
@@ -116,6 +111,37 @@ def _import(recovered: Recovered, stack: Sequence[str]) -> None:
 
 class _Failed(Exception):
     pass
+
+
+def _exported(stack: Sequence[str]) -> Mapping[str, Any]:
+    """Raises _Failed."""
+    output = _pulumi("stack", "export", *stack)
+    try:
+        return read_state(output)
+    except NotReadable as e:
+        raise _Failed(f"cannot parse the output of `pulumi stack export`: {e}") from None
+
+
+def _previewed(stack: Sequence[str]) -> Mapping[str, Any]:
+    """Raises _Failed."""
+    output = _pulumi("preview", "--json", "--non-interactive", *stack)
+    try:
+        preview = read_object(output, "a preview")
+        if not _are_steps(preview.get("steps") or []):
+            raise NotReadable("expected a preview, got JSON whose steps are not in Pulumi's format")
+    except NotReadable as e:
+        raise _Failed(f"cannot parse the output of `pulumi preview`: {e}") from None
+    return preview
+
+
+def _are_steps(steps: Any) -> bool:
+    return isinstance(steps, list) and all(
+        isinstance(step, dict)
+        and isinstance(step.get("op"), str)
+        and isinstance(step.get("urn"), str)
+        and (step["op"] != "create" or isinstance(step.get("newState"), dict))
+        for step in steps
+    )
 
 
 def _pulumi(*arguments: str) -> bytes:

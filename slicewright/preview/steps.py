@@ -103,18 +103,17 @@ def read_preview(output: bytes) -> Preview:
     raw = document.get("steps", [])
     if "steps" not in document and "diagnostics" not in document:
         raise NotAPreview("it has neither steps nor diagnostics")
+    steps = _by_resource(raw)
     try:
-        steps = _by_resource(raw)
         diagnostics = [
             (str(entry.get("severity")), str(entry["message"]).removeprefix("error: ").strip())
             for entry in document.get("diagnostics") or ()
         ]
-        unchanged = sum(1 for operation in raw if operation["op"] == "same")
-    except (KeyError, TypeError, AttributeError, IndexError) as e:
-        raise NotAPreview(f"a step is not in Pulumi's format ({type(e).__name__}: {e})") from None
+    except (KeyError, TypeError, AttributeError):
+        raise NotAPreview("a diagnostic is not in Pulumi's format") from None
     return Preview(
         steps=steps,
-        unchanged=unchanged,
+        unchanged=sum(1 for operation in raw if operation["op"] == "same"),
         errors=tuple(text for severity, text in diagnostics if severity == "error"),
         warnings=tuple(text for severity, text in diagnostics if severity == "warning"),
     )
@@ -136,11 +135,14 @@ def _why_not_json(output: bytes, error: NotReadable) -> str:
 def _by_resource(raw: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
     """Merges the engine's steps by resource: a replacement has up to three."""
     steps: dict[str, Step] = {}
-    for operation in raw:
-        outcome = _OUTCOMES.get(operation["op"])
-        if outcome is None:
+    for number, operation in enumerate(raw):
+        try:
+            outcome = _OUTCOMES.get(operation["op"])
+            step = _step(operation, outcome) if outcome is not None else None
+        except (KeyError, TypeError, AttributeError, IndexError):
+            raise NotAPreview(f"steps[{number}] is not in Pulumi's format") from None
+        if step is None:
             continue
-        step = _step(operation, outcome)
         earlier = steps.get(step.urn)
         if earlier is None or not (earlier.causes or earlier.identity):
             steps[step.urn] = step
