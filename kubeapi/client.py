@@ -8,7 +8,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -80,12 +81,19 @@ class Client:
     """
 
     def __init__(
-        self, credentials: Credentials, *, timeout_s: float = 30.0, user_agent: str = "slicewright"
+        self,
+        credentials: Credentials,
+        *,
+        timeout_s: float = 30.0,
+        user_agent: str = "slicewright",
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
+        """waiting: entered for each request until its answer begins."""
         self.server = credentials.server.rstrip("/")
         self._credentials = credentials
         self._timeout_s = timeout_s
         self._user_agent = user_agent
+        self._waiting = waiting
         self._impersonated: Mapping[str, str] = {}
         self._lock = threading.Lock()
         self._trusted: bytes | None = credentials.ca_data
@@ -232,15 +240,16 @@ class Client:
         timeout = Timeout(connect=min(5.0, self._timeout_s), read=read_timeout_s or self._timeout_s)
         pool = self._current_pool()
         try:
-            return pool.request(
-                method,
-                url,
-                body=data,
-                headers=headers,
-                timeout=timeout,
-                preload_content=preload,
-                redirect=False,
-            )
+            with self._waiting():
+                return pool.request(
+                    method,
+                    url,
+                    body=data,
+                    headers=headers,
+                    timeout=timeout,
+                    preload_content=preload,
+                    redirect=False,
+                )
         except (HTTPError, OSError) as e:
             raise Unreachable(f"{self.server}: {e}") from e
 

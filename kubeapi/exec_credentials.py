@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,6 @@ from typing import Any, Final
 from slicewright.kubeapi.client import Credentials, JsonObject
 from slicewright.kubeapi.kubeconfig import BadKubeconfig, Context
 
-_EXEC_TIMEOUT_S: Final = 60.0
 _RENEW_BEFORE: Final = timedelta(seconds=10)
 
 
@@ -23,11 +22,27 @@ class NoCredentials(Exception):
     """The exec plugin failed. Its stderr is not shown: it may hold credentials."""
 
 
+class NoPlugin(Exception):
+    """The plugin's program is not installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginOutput:
+    code: int
+    """The exit code."""
+    stdout: bytes
+
+
+RunPlugin = Callable[[Sequence[str], Mapping[str, str]], PluginOutput]
+"""Runs a plugin with its arguments and environment. Raises NoPlugin and NoCredentials."""
+
+
 class CredentialSource:
     """The credentials of one context, renewed when they expire. Thread-safe."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, run_plugin: RunPlugin) -> None:
         self._context = context
+        self._run_plugin = run_plugin
         self._lock = threading.Lock()
         self._credentials: Credentials | None = None
         self._expires: datetime | None = None
@@ -52,6 +67,23 @@ class CredentialSource:
             if self._credentials is refused:
                 self._credentials = None
 
+    def _plugin_status(self, plugin: Mapping[str, Any]) -> JsonObject:
+        command = plugin.get("command")
+        argv, environment = _arguments(plugin, self._context), _environment(plugin, self._context)
+        try:
+            output = self._run_plugin(argv, environment)
+        except NoPlugin as e:
+            hint = f"\n\n{plugin['installHint']}" if plugin.get("installHint") else ""
+            raise NoCredentials(
+                f"getting credentials: exec: executable {command} not found{hint}"
+            ) from e
+        if output.code:
+            raise NoCredentials(
+                f"getting credentials: exec: executable {command} failed with exit code "
+                f"{output.code}"
+            )
+        return _status(output.stdout, plugin)
+
     def _obtain(self) -> tuple[Credentials, datetime | None]:
         context, user = self._context, self._context.user
         if context.cluster.get("insecure-skip-tls-verify"):
@@ -60,7 +92,7 @@ class CredentialSource:
                 "the kubeconfig"
             )
         if isinstance(plugin := user.get("exec"), dict):
-            status = _run_plugin(plugin, context)
+            status = self._plugin_status(plugin)
             certificate = status.get("clientCertificateData"), status.get("clientKeyData")
             return (
                 Credentials(
@@ -73,6 +105,9 @@ class CredentialSource:
                 ),
                 _time(status.get("expirationTimestamp")),
             )
+        for key in ("token", "tokenFile"):
+            if not isinstance(user.get(key), str | None):
+                raise BadKubeconfig(f"{key} of the user must be text; put it in quotes")
         certificate_pem, key_pem = (
             context.data(user, "client-certificate"),
             context.data(user, "client-key"),
@@ -89,57 +124,55 @@ class CredentialSource:
         )
 
 
-def _run_plugin(plugin: Mapping[str, Any], context: Context) -> JsonObject:
-    command = str(plugin.get("command"))
-    api_version = str(plugin.get("apiVersion"))
+def _environment(plugin: Mapping[str, Any], context: Context) -> Mapping[str, str]:
     info: JsonObject = {
-        "apiVersion": api_version,
+        "apiVersion": str(plugin.get("apiVersion")),
         "kind": "ExecCredential",
         "spec": {"interactive": False},
     }
     if plugin.get("provideClusterInfo"):
-        ca_pem = context.ca_pem()
-        info["spec"]["cluster"] = _cluster_info(context, ca_pem)
-    environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info)}
-    environment |= {str(entry["name"]): str(entry["value"]) for entry in plugin.get("env") or []}
+        info["spec"]["cluster"] = _cluster_info(context, context.ca_pem())
+    variables = {}
+    for entry in plugin.get("env") or []:
+        if not isinstance(entry, dict) or not {"name", "value"} <= entry.keys():
+            raise BadKubeconfig("exec.env must be a list of objects with name and value")
+        variables[str(entry["name"])] = str(entry["value"])
+    return {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info), **variables}
+
+
+def _arguments(plugin: Mapping[str, Any], context: Context) -> Sequence[str]:
+    command, arguments = plugin.get("command"), plugin.get("args") or []
+    if not isinstance(command, str) or not command:
+        raise BadKubeconfig("exec.command must be the name of a program")
+    if not isinstance(arguments, list):
+        raise BadKubeconfig("exec.args must be a list")
     # A command with a slash is relative to the kubeconfig's directory; others are found on PATH.
-    argv = [
-        str(context.directory / command) if "/" in command else command,
-        *map(str, plugin.get("args") or []),
-    ]
+    program = str(context.directory / command) if "/" in command else command
+    return [program, *map(str, arguments)]
+
+
+def _status(output: bytes, plugin: Mapping[str, Any]) -> JsonObject:
+    """The checked status of an ExecCredential. Raises NoCredentials, which quotes nothing."""
     try:
-        result = subprocess.run(
-            argv,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_EXEC_TIMEOUT_S,
-            check=False,
+        answer = json.loads(output)
+        status = answer["status"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        status = None
+    if not isinstance(status, dict):
+        raise NoCredentials(
+            f"getting credentials: decoding stdout: {plugin.get('command')} did not answer with an "
+            "ExecCredential"
         )
-    except FileNotFoundError as e:
-        hint = f"\n\n{plugin['installHint']}" if plugin.get("installHint") else ""
+    if answer.get("apiVersion") != plugin.get("apiVersion"):
         raise NoCredentials(
-            f"getting credentials: exec: executable {command} not found{hint}"
-        ) from e
-    except (OSError, subprocess.TimeoutExpired) as e:
-        raise NoCredentials(f"getting credentials: exec: {e}") from e
-    if result.returncode != 0:
-        raise NoCredentials(
-            f"getting credentials: exec: executable {command} failed with exit code "
-            f"{result.returncode}"
+            "getting credentials: exec plugin is configured to use API version "
+            f"{plugin.get('apiVersion')}, plugin returned version {answer.get('apiVersion')}"
         )
-    try:
-        answer = json.loads(result.stdout)
-        status: JsonObject = answer["status"]
-    except (ValueError, KeyError, TypeError) as e:
-        raise NoCredentials(
-            f"getting credentials: decoding stdout: {command} did not answer with an ExecCredential"
-        ) from e
-    if answer.get("apiVersion") != api_version:
-        raise NoCredentials(
-            f"getting credentials: exec plugin is configured to use API version {api_version}, "
-            f"plugin returned version {answer.get('apiVersion')}"
-        )
+    for key in ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp"):
+        if not isinstance(status.get(key), str | None):
+            raise NoCredentials(
+                f"getting credentials: exec plugin returned a {key} that is no text"
+            )
     if not status.get("token") and not status.get("clientCertificateData"):
         raise NoCredentials(
             "getting credentials: exec plugin didn't return a token or cert/key pair"
@@ -160,4 +193,14 @@ def _cluster_info(context: Context, ca_pem: bytes | None) -> JsonObject:
 
 
 def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
+    """Raises NoCredentials."""
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        moment = None
+    if text and (moment is None or moment.tzinfo is None):
+        raise NoCredentials(
+            "getting credentials: exec plugin returned an expirationTimestamp that is not a time "
+            "with a time zone"
+        )
+    return moment

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Final
-
-from rich.console import Console
 
 from slicewright.apis.version import VERSION
 from slicewright.exit_codes import (
@@ -19,8 +17,11 @@ from slicewright.exit_codes import (
     DEGRADED,
     INTERRUPTED,
     NOT_VERIFIED,
+    TERMINATED,
     VERIFIED,
 )
+from slicewright.processes import signals
+from slicewright.telemetry.streams import drop_output, open_closed_streams, replace_unencodable
 
 __all__ = [
     "BAD_INPUT",
@@ -29,6 +30,7 @@ __all__ = [
     "DEGRADED",
     "INTERRUPTED",
     "NOT_VERIFIED",
+    "TERMINATED",
     "VERIFIED",
     "main",
 ]
@@ -52,19 +54,29 @@ COMMANDS: Final = (
     "rehearse",
 )
 """Subcommands in the order of the help. Each is a module of slicewright.commands, with _ for -."""
-_WIDTH_WITHOUT_TERMINAL = 140
-"""The line width in CI or a file, which have none. rich's default of 80 would fold every table."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    if sys.stdout is None:
+    try:
+        with signals.raised():
+            return _main(arguments)
+    except KeyboardInterrupt as e:
+        with suppress(OSError):
+            print("slicewright: interrupted", file=sys.stderr)
+        drop_output()
+        return signals.exit_code(e)
+
+
+def _main(arguments: list[str] | None) -> int:
+    if open_closed_streams():
         print(
             "slicewright: stdout is closed, so the result cannot be written; open it, or "
             "redirect it to /dev/null",
             file=sys.stderr,
         )
         return CANNOT_RUN
+    replace_unencodable()
     try:
         try:
             return _run(arguments)
@@ -72,12 +84,12 @@ def main(arguments: list[str] | None = None) -> int:
             # Python would handle a failing flush at exit with a different exit code.
             sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        drop_output()
         return CLOSED_PIPE
     except OSError as e:
         # Commands handle errors of the files that they read and write. Any other error comes from
         # the output, which has no name.
-        _drop_output()
+        drop_output()
         print(
             f"slicewright: {e.filename or 'the output cannot be written'}: {e.strerror}",
             file=sys.stderr,
@@ -92,31 +104,11 @@ def _run(arguments: list[str] | None) -> int:
     if parsed.command is None:
         parser.print_help()
         return VERIFIED
-    # Without emoji: rich would print line 100 of a file, `:100:`, as a picture.
-    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    console = _Console(emoji=False, width=width)
-    try:
-        code: int = parsed.run(parsed, console)
-    except KeyboardInterrupt:
-        console.print("interrupted", style="yellow")
-        return INTERRUPTED
+    # Imported here: Ctrl-C is answered from the first moment.
+    from slicewright.console import command_console
+
+    code: int = parsed.run(parsed, command_console())
     return code
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Handles a closed pipe, as caused by `head -1`.
-
-        rich itself would exit with 1, which means "not verified" here.
-        """
-        self.quiet = True  # cleaning up may still print
-        _drop_output()
-        raise SystemExit(CLOSED_PIPE)
-
-
-def _drop_output() -> None:
-    """Keeps Python from failing again when it closes stdout with unwritten output."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:

@@ -15,6 +15,10 @@ CANNOT_RUN: Final = 3
 DEGRADED: Final = 4
 """A pool has a problem that does not go away by itself."""
 INTERRUPTED: Final = 130
-"""The command was ended by Ctrl-C or SIGTERM."""
+"""The command was ended by Ctrl-C."""
+HUNG_UP: Final = 129
+"""The command was ended by SIGHUP: its terminal or ssh connection is gone."""
+TERMINATED: Final = 143
+"""The command was ended by SIGTERM, as a cancelled CI job is."""
 CLOSED_PIPE: Final = 141
 """The reader of the output closed it."""

@@ -33,6 +33,7 @@ HOMONYMS: Mapping[str, Mapping[str, str]] = {
         "infra/components/fleet/controller.py": "PodDisruptionBudget and Deployment",
         "infra/components/gke/node_pools.py": "GKE, upgradeSettings",
         "infra/components/fleet/node_agent.py": "DaemonSet",
+        "infra/manifests/fractional/hami.py": "DaemonSet",
         "infra/plan/changes/settings_rules.toml": "a workload's key",
         "infra/plan/eks/karpenter_pools.py": "an EKS pool's `update`",
         "infra/plan/gke/capacity.py": "a GKE pool's `upgrade`",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -14,6 +13,9 @@ from slicewright.exit_codes import CANNOT_RUN, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.preview.deployment_history import Deployment, NotAHistory, read_page
 from slicewright.teardown.engine import EngineFailed, NoStack, Pulumi
+
+_MOST_PAGES: Final = 500
+"""10,000 updates without a successful one."""
 
 
 def add_parser(commands: Any) -> None:
@@ -58,14 +60,14 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _last(pulumi: Pulumi) -> Deployment | None:
-    for number in itertools.count(1):
+    for number in range(1, _MOST_PAGES + 1):
         try:
             page = read_page(pulumi.history(number))
         except NoStack:
             return None
         if page.complete:
             return page.deployment
-    raise AssertionError
+    raise NotAHistory(f"it has no end after {_MOST_PAGES} pages")
 
 
 def _write(file: Path, deployment: Deployment | None) -> None:

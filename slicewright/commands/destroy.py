@@ -15,10 +15,11 @@ from rich.console import Console
 
 from slicewright.commands import cluster_options, stack_files
 from slicewright.doctor.findings import CannotAsk
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
 from slicewright.kubeapi import Client
 from slicewright.live.access import NoCluster
+from slicewright.processes import signals
 from slicewright.stack_config import setting
 from slicewright.teardown.access import NoAccess, client_of
 from slicewright.teardown.adopted_operator import AdoptedOperator
@@ -138,8 +139,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return _say(str(e), NOT_VERIFIED)
     except (CannotAsk, Stopped, EngineFailed) as e:
         return _say(str(e), CANNOT_RUN)
-    except KeyboardInterrupt:
-        return _say("interrupted; run it again to continue", INTERRUPTED)
+    except KeyboardInterrupt as e:
+        return _say("interrupted; run it again to continue", signals.exit_code(e))
     if parsed.json:
         print(json.dumps(as_json(report), indent=2))
     if report.unknown:

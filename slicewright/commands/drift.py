@@ -23,6 +23,7 @@ from slicewright.infra import plan, stack_file
 from slicewright.kubeapi.kubeconfig import BadKubeconfig, context_of
 from slicewright.live.access import Access, NoCluster
 from slicewright.locks import lock_queries
+from slicewright.processes.foreign_json import read_object
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.subject import State, state_of
 
@@ -63,8 +64,6 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         state = state_of(pulumi.exported())
     except EngineFailed as e:
         return _say(str(e), CANNOT_RUN)
-    except (KeyError, TypeError) as e:
-        return _say(f"cannot parse the output of `pulumi stack export`: {e!r}", CANNOT_RUN)
     progress = Console(stderr=True, emoji=False, width=console.width)
 
     def tell(line: str) -> None:
@@ -120,7 +119,9 @@ def _cluster(
                 f"| slicewright drift -s {parsed.stack} --kubeconfig -`"
             )
         try:
-            return Access(context_of(json.loads(state.kubeconfig), Path.cwd()))
+            return Access(
+                context_of(read_object(state.kubeconfig, "a kubeconfig", secret=True), Path.cwd())
+            )
         except (BadKubeconfig, ValueError) as e:
             raise NoCluster(f"the kubeconfig in the stack's state cannot be used: {e}") from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +12,8 @@ from rich.console import Console
 from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.infra import manifests, plan, stack_file
+from slicewright.processes.foreign_files import NotAFile, read_bytes
+from slicewright.processes.foreign_json import NotReadable, read_object
 from slicewright.stack_config import setting
 
 
@@ -58,14 +59,13 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             f"{stack_files.display_path(file)} has no gcp:project, which the IDs of pools contain"
         )
     try:
-        preview = json.loads(Path(parsed.preview).read_text(encoding="utf-8"))
-    except OSError as e:
-        return _say(f"{parsed.preview}: {e.strerror}")
-    except ValueError:
-        preview = None
-    if not isinstance(preview, dict):
+        preview = read_object(read_bytes(parsed.preview), "a list of resources to import")
+    except NotAFile as e:
+        return _say(f"{parsed.preview}: {e}")
+    except NotReadable as e:
         return _say(
-            f"{parsed.preview} is not a JSON object as written by `pulumi preview --import-file`"
+            f"{parsed.preview} is not a JSON object as written by `pulumi preview --import-file`: "
+            f"{e}"
         )
     try:
         adopting = manifests.import_file(fleet, project, preview, parsed.pools)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from slicewright.commands import cluster_options
 from slicewright.commands.status import say
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_VERIFIED, VERIFIED
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
 from slicewright.kubeapi import ApiError, Unreachable
 from slicewright.live.access import NoCluster, error_message
@@ -23,11 +23,14 @@ from slicewright.load import engine, export, targets
 from slicewright.load.load import Api, Load, Target
 from slicewright.load.results import Results, results
 from slicewright.load.text import as_json, summary_lines, table
+from slicewright.processes.foreign_files import NotAFile, read_bytes, read_text
+from slicewright.processes.foreign_json import NotReadable, read_object
 
 _USERS: Final = 8
 _COMPLAINTS: Final = 5
 """Number of failure reasons that are shown."""
 _COMPLAINT_LENGTH: Final = 300
+_LARGEST_KEY: Final = 2**20
 _TELL_S: Final = 5
 """Interval of progress lines without a terminal."""
 
@@ -133,13 +136,13 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 def _report(parsed: argparse.Namespace, load: Load, ran: engine.Ran, console: Console) -> int:
     outcome = results(ran.outcomes, load, not_sent=ran.not_sent)
     if parsed.json:
-        print(json.dumps(as_json(load, outcome, interrupted=ran.interrupted), indent=2))
+        print(json.dumps(as_json(load, outcome, interrupted=ran.signal is not None), indent=2))
     else:
         _show(load, outcome, console)
     for reason in ran.failures[:_COMPLAINTS]:
         say(reason[:_COMPLAINT_LENGTH], NOT_VERIFIED, command="load")
-    if ran.interrupted:
-        return INTERRUPTED
+    if ran.signal is not None:
+        return 128 + ran.signal
     if not ran.complete:
         return say("the load engine was killed before the end", CANNOT_RUN, command="load")
     return exit_code(outcome)
@@ -219,24 +222,18 @@ def _body(file: str | None) -> Mapping[str, Any] | None:
     if file is None:
         return None
     try:
-        read = json.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as e:
-        raise _Wrong(f"--body {file}: {e.strerror}") from None
-    except ValueError as e:
-        raise _Wrong(f"--body {file}: invalid JSON: {e}") from None
-    if not isinstance(read, dict):
-        raise _Wrong(f"--body {file}: a request must be a JSON object: {{…}}")
-    return read
+        return read_object(read_bytes(file), "a request: {…}")
+    except (NotAFile, NotReadable) as e:
+        raise _Wrong(f"--body {file}: {e}") from None
 
 
 def _key(file: str | None) -> str | None:
     if file is None:
         return None
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as e:
-        why_not = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
-        raise _Wrong(f"--key-file {file}: {why_not}") from None
+        return read_text(file, largest=_LARGEST_KEY).strip()
+    except NotAFile as e:
+        raise _Wrong(f"--key-file {file}: {e}") from None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from slicewright.infra import plan, stack_file
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, read_objects
 from slicewright.live.objects import UnreadObject, lines_of
+from slicewright.processes.foreign_files import NotAFile, read_bytes
 
 if TYPE_CHECKING:
     from slicewright.fleet_controller.objects.node import Node
@@ -85,9 +86,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     except _BadInput as e:
         return _say(str(e), BAD_INPUT)
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
-        return _say(f"{parsed.preview}: {reason}", CANNOT_RUN)
+    except NotAFile as e:
+        return _say(f"{parsed.preview}: {e}", CANNOT_RUN)
     try:
         living, unread = _living(parsed, file, change) if parsed.live else ("", ())
     except (NoCluster, CannotLook) as e:
@@ -96,7 +96,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _read(parsed: argparse.Namespace, file: Path) -> _Change:
-    """Raises SpecError, _BadInput, OSError and UnicodeDecodeError."""
+    """Raises SpecError, _BadInput and NotAFile."""
     from slicewright.preview import markdown, steps
 
     source = stack_files.read_source(file)
@@ -104,7 +104,7 @@ def _read(parsed: argparse.Namespace, file: Path) -> _Change:
     before = plan.read_file(Path(parsed.before), name=parsed.before) if parsed.before else None
     acknowledged = _acknowledged(source, markdown.ACKNOWLEDGE_KEY)
     try:
-        preview = steps.read_preview(_text(parsed.preview))
+        preview = steps.read_preview(read_bytes(parsed.preview))
     except steps.NotAPreview as e:
         raise _BadInput(f"{parsed.preview} is not output of `pulumi preview --json`: {e}") from None
     return _Change(before=before, after=after, acknowledged=acknowledged, preview=preview)
@@ -179,12 +179,6 @@ def _acknowledged(source: stack_file.Source, key: str) -> tuple[str, ...]:
                 "report, for example a100:1f0c3a2b"
             )
     return tuple(entries)
-
-
-def _text(preview: str) -> str:
-    if preview == "-":
-        return sys.stdin.buffer.read().decode()
-    return Path(preview).read_bytes().decode()
 
 
 def _stack_name(file: Path) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +16,11 @@ from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.infra.recovery import CannotAdopt, Recovered, add_planned_creations, recover
+from slicewright.processes.foreign_json import NotReadable, read_object
+from slicewright.processes.programs import ProgramFailed
+from slicewright.processes.pulumi import follow_pulumi, name_of, run_pulumi
+from slicewright.processes.pulumi_state import read_state
+from slicewright.processes.signals import Interrupted
 from slicewright.recovery.account_queries import ask
 
 
@@ -48,10 +51,9 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     stack = ("--stack", parsed.stack) if parsed.stack else ()
     try:
-        exported = json.loads(_pulumi("stack", "export", *stack))
+        exported = _exported(stack)
         if parsed.adopt:
-            previewed = json.loads(_pulumi("preview", "--json", "--non-interactive", *stack))
-            exported = add_planned_creations(exported, previewed, parsed.adopt)
+            exported = add_planned_creations(exported, _previewed(stack), parsed.adopt)
         recovered = recover(exported)
         unclear: Mapping[str, str] = {}
         if recovered.unknown:
@@ -62,7 +64,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             _import(recovered, stack)
         if (recovered.adopted or recovered.repeatable) and not parsed.dry_run:
             # A refresh does not clear the other pending creations.
-            _pulumi("refresh", "--yes", "--skip-preview", "--non-interactive", *stack, echo=True)
+            _refresh(stack)
     except _Failed as e:
         print(f"slicewright recover: {e}", file=sys.stderr)
         return CANNOT_RUN
@@ -72,9 +74,6 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except CannotAdopt as e:
         print(f"slicewright recover: {e}", file=sys.stderr)
         return BAD_INPUT
-    except (ValueError, KeyError) as e:
-        print(f"slicewright recover: cannot parse the output of pulumi: {e}", file=sys.stderr)
-        return CANNOT_RUN
     return NOT_VERIFIED if recovered.unknown else VERIFIED
 
 
@@ -114,24 +113,64 @@ class _Failed(Exception):
     pass
 
 
-def _pulumi(*arguments: str, echo: bool = False) -> str:
-    """Runs pulumi and returns its output. Raises _Failed with its error message."""
-    environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+def _exported(stack: Sequence[str]) -> Mapping[str, Any]:
+    """Raises _Failed."""
+    output = _pulumi("stack", "export", *stack)
     try:
-        done = subprocess.run(
-            ["pulumi", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=None if echo else subprocess.PIPE,
-            stderr=None if echo else subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    except OSError as e:
-        raise _Failed(f"cannot start pulumi ({e.strerror}); install it, or fix PATH") from None
-    if done.returncode:
-        message = (done.stderr or "").strip() or "see above"
+        return read_state(output)
+    except NotReadable as e:
+        raise _Failed(f"cannot parse the output of `pulumi stack export`: {e}") from None
+
+
+def _previewed(stack: Sequence[str]) -> Mapping[str, Any]:
+    """Raises _Failed."""
+    output = _pulumi("preview", "--json", "--non-interactive", *stack)
+    try:
+        preview = read_object(output, "a preview")
+        if not _are_steps(preview.get("steps") or []):
+            raise NotReadable("expected a preview, got JSON whose steps are not in Pulumi's format")
+    except NotReadable as e:
+        raise _Failed(f"cannot parse the output of `pulumi preview`: {e}") from None
+    return preview
+
+
+def _are_steps(steps: Any) -> bool:
+    return isinstance(steps, list) and all(
+        isinstance(step, dict)
+        and isinstance(step.get("op"), str)
+        and isinstance(step.get("urn"), str)
+        and (step["op"] != "create" or isinstance(step.get("newState"), dict))
+        for step in steps
+    )
+
+
+def _pulumi(*arguments: str) -> bytes:
+    """Runs pulumi and returns its output. Raises _Failed with its error message."""
+    try:
+        ended = run_pulumi(*arguments)
+    except ProgramFailed as e:
+        raise _Failed(str(e)) from None
+    if ended.code:
+        message = ended.complaint
         if message.endswith("checkpoint: EOF"):
             message += "; if the backend is a directory, `slicewright unlock` fixes that"
-        raise _Failed(f"`pulumi {' '.join(arguments[:2])}` failed: {message}")
-    return done.stdout or ""
+        raise _Failed(f"`{name_of(arguments)}` failed: {message}")
+    return ended.stdout
+
+
+def _refresh(stack: Sequence[str]) -> None:
+    """Shows the output. Raises _Failed."""
+
+    def show(part: bytes) -> None:
+        sys.stdout.write(part.decode(errors="replace"))
+        sys.stdout.flush()
+
+    arguments = ("refresh", "--yes", "--skip-preview", "--non-interactive", *stack)
+    try:
+        ended = follow_pulumi(*arguments, receive=show)
+    except ProgramFailed as e:
+        raise _Failed(str(e)) from None
+    if ended.signal is not None:
+        raise Interrupted(ended.signal)
+    if ended.code:
+        raise _Failed("`pulumi refresh` failed: see above")

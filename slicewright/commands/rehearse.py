@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -153,8 +152,6 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     from slicewright.rehearsal.scenario.errors import RehearsalError, WrongUse
     from slicewright.rehearsal.scenario.selection import Selection
 
-    # On SIGTERM (a cancelled CI job) it cleans up as on Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     selection = Selection.of(parsed.directory, [*(parsed.stack or ()), *(parsed.more_stacks or ())])
     try:
         return _ACTIONS[parsed.action or "run"].run(parsed, selection, console)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from slicewright.commands import stack_files
 from slicewright.doctor import read_rights, state
-from slicewright.exit_codes import BAD_INPUT, VERIFIED
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 from slicewright.infra import manifests, plan, stack_file
 from slicewright.infra.catalog import OPERATIONS, Operation
 from slicewright.teardown import sweep_rights
@@ -133,7 +133,8 @@ def _eks_rights(
     try:
         role_names = state.role_names(parsed.stack[0]) if parsed.state else {}
     except state.UnknownState as e:
-        return _refused(stack_file.plain(str(e)))
+        print(f"slicewright rights: {stack_file.plain(str(e))}", file=sys.stderr)
+        return CANNOT_RUN
     if parsed.boundary:
         return _write(fleet, manifests.boundary_policy(fleet, role_names), (), parsed)
     if unlimited := manifests.needs_boundary(fleet, operations):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Mapping
 from typing import Any, Final
 
 from slicewright.doctor.findings import Owned
+from slicewright.processes.foreign_json import NotReadable
+from slicewright.processes.programs import ProgramFailed
+from slicewright.processes.pulumi import run_pulumi
+from slicewright.processes.pulumi_state import read_state
 
 _ROLE: Final = "aws:iam/role:Role"
 _COMPONENT: Final = "eks-"
@@ -51,24 +52,15 @@ def role_names(stack: str) -> Mapping[str, str]:
 def _resources(stack: str) -> list[dict[str, Any]]:
     """Raises UnknownState."""
     try:
-        done = subprocess.run(
-            ["pulumi", "stack", "export", "--non-interactive", "--stack", stack],
-            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError as e:
-        raise UnknownState(f"cannot start pulumi: {e.strerror}") from None
-    if done.returncode:
-        if "no stack named" in done.stderr:
+        export = run_pulumi("stack", "export", "--non-interactive", "--stack", stack)
+    except ProgramFailed as e:
+        raise UnknownState(str(e)) from None
+    if export.code:
+        if "no stack named" in export.complaint:
             return []
-        raise UnknownState(f"pulumi stack export: {done.stderr.strip()}")
+        raise UnknownState(f"pulumi stack export: {export.complaint}")
     try:
-        resources = json.loads(done.stdout)["deployment"].get("resources") or []
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnknownState("the output of `pulumi stack export` is not a state") from None
-    if not all(isinstance(resource, dict) for resource in resources):
-        raise UnknownState("the output of `pulumi stack export` is not a state")
-    return list(resources)
+        deployment = read_state(export.stdout)["deployment"]
+    except NotReadable as e:
+        raise UnknownState(f"cannot parse the output of `pulumi stack export`: {e}") from None
+    return list(deployment.get("resources") or ())

@@ -25,9 +25,9 @@ _Compared = tuple[Iterable[Finding], Iterable[FailedComparison]]
 class Engine(Protocol):
     """The engine for one stack. Each method raises EngineFailed."""
 
-    def previewed(self) -> str: ...
+    def previewed(self) -> bytes: ...
 
-    def refreshed(self) -> str: ...
+    def refreshed(self) -> bytes: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +113,8 @@ def _under_way(comparison: Comparison, holders: Sequence[str], stack: str) -> Fa
     )
 
 
-def _read(text: str) -> Preview:
+def _read(output: bytes) -> Preview:
     try:
-        return read_preview(text)
+        return read_preview(output)
     except NotAPreview as e:
         raise NotAPreview(f"cannot parse the output of pulumi: {e}") from None

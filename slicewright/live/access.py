@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,9 @@ from slicewright.kubeapi import ApiError, Client, Unreachable
 from slicewright.kubeapi.client import Credentials
 from slicewright.kubeapi.exec_credentials import CredentialSource, NoCredentials
 from slicewright.kubeapi.kubeconfig import BadKubeconfig, Context, context_of
+from slicewright.processes.credential_plugins import run_plugin
+from slicewright.processes.foreign_files import NotAFile, read_text
+from slicewright.processes.waits import announced
 from slicewright.telemetry.plain import shortened
 
 _SECTIONS = ("contexts", "clusters", "users")
@@ -22,6 +24,9 @@ _FILES_OF: Mapping[str, tuple[str, ...]] = {
 }
 """Keys of an entry that name files."""
 _USER_AGENT = "slicewright"
+_TIMEOUT_S = 30.0
+_LARGEST = 16 * 2**20
+"""The limit of a kubeconfig in bytes."""
 _LONGEST = 1000
 """Longest message of an API server that is shown, in characters."""
 
@@ -47,17 +52,30 @@ class Access:
     _client: tuple[Credentials, Client] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._source = CredentialSource(self.context)
+        self._source = CredentialSource(self.context, run_plugin)
 
     def client(self) -> Client:
         """Returns a client with valid credentials. Raises NoCluster."""
         try:
             credentials = self._source.current()
             if self._client is None or self._client[0] is not credentials:
-                self._client = (credentials, Client(credentials, user_agent=_USER_AGENT))
+                self._client = (credentials, self._connect(credentials))
         except (BadKubeconfig, NoCredentials, ValueError, OSError) as e:
             raise NoCluster(f"context {self.context.name}: {e}") from None
         return self._client[1]
+
+    def _connect(self, credentials: Credentials) -> Client:
+        context = self.context
+        wait = (
+            f"waiting for context {context.name} ({context.server}), for up to {_TIMEOUT_S:.0f} s "
+            "per request"
+        )
+        return Client(
+            credentials,
+            timeout_s=_TIMEOUT_S,
+            user_agent=_USER_AGENT,
+            waiting=lambda: announced(wait),
+        )
 
     def refused(self) -> None:
         """Drops the credentials after a 401, if they are renewable; the next client renews them."""
@@ -139,7 +157,10 @@ def _with_paths(body: Any, keys: Sequence[str], directory: Path) -> Any:
 
 def _read(kubeconfig: str | None) -> dict[str, Any]:
     if kubeconfig == "-":
-        return absolute(_parsed(sys.stdin.read(), "stdin"), Path.cwd())
+        try:
+            return absolute(_parsed(read_text("-", largest=_LARGEST), "stdin"), Path.cwd())
+        except NotAFile as e:
+            raise _Unreadable(f"stdin: {e}") from None
     if kubeconfig is not None:
         return _file(Path(kubeconfig).expanduser())
     named = [
@@ -156,10 +177,9 @@ def _read(kubeconfig: str | None) -> dict[str, Any]:
 
 def _file(file: Path) -> dict[str, Any]:
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
-        raise _Unreadable(f"{file}: {reason}") from None
+        text = read_text(str(file), largest=_LARGEST)
+    except NotAFile as e:
+        raise _Unreadable(f"{file}: {e}") from None
     return absolute(_parsed(text, str(file)), file.absolute().parent)
 
 
@@ -173,6 +193,11 @@ def _parsed(text: str, name: str) -> dict[str, Any]:
         # The error's text quotes the file, which may hold credentials, so it is left out.
         where = f", line {at.line + 1}" if at is not None else ""
         raise BadKubeconfig(f"{name}{where}: neither YAML nor JSON") from None
+    except RecursionError:
+        raise BadKubeconfig(f"{name}: nested too deeply") from None
+    except ValueError:
+        # For example a date of month 13; the error's text would quote the file.
+        raise BadKubeconfig(f"{name}: a value in it cannot be read") from None
     if not isinstance(parsed, dict):
         raise BadKubeconfig(f"{name}: not a kubeconfig")
     return parsed

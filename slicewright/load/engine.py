@@ -6,19 +6,22 @@ import base64
 import importlib.util
 import json
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Final
+from typing import Final
 
 from slicewright.load import requests
 from slicewright.load.load import Load
 from slicewright.load.outcomes import Ended, Outcome, Progress, decode
+from slicewright.processes.programs import Program, ProgramFailed, follow
 
 _MODULE: Final = "slicewright.load.locust_process"
+_OVERTIME_S: Final = 600.0
+"""The time for the start, and for the answers that are in flight at the end."""
+_GRACE_S: Final = 10.0
+"""The time for its last lines after an interrupt."""
+_LARGEST_OUTPUT: Final = 2**36
 _LAST_WORDS: Final = 5
 """The number of last lines of the process's log that are shown after a failure."""
 
@@ -36,8 +39,10 @@ class Ran:
     outcomes: list[Outcome] = field(default_factory=list)
     failed: int = 0
     not_sent: int = 0
-    interrupted: bool = False
-    """True if Ctrl-C ended it. The outcomes are the ones until then."""
+    signal: int | None = None
+    """The signal that ended it, such as Ctrl-C. The outcomes are the ones until then."""
+    log: str = ""
+    """The end of the process's log."""
     complete: bool = False
     """True if the process wrote its last line."""
 
@@ -64,12 +69,10 @@ def run(load: Load, progress: Callable[[str], None]) -> Ran:
     except requests.NoModel as e:
         raise EngineFailed(str(e)) from None
     ran = Ran()
-    with tempfile.TemporaryFile("w+", errors="replace") as log:
-        _run(settings(load, request), log, ran, progress)
-        if not ran.outcomes and not ran.complete:
-            log.seek(0)
-            last = "\n".join(log.read().splitlines()[-_LAST_WORDS:]) or "it wrote no reason"
-            raise EngineFailed(f"the load engine ended early: {last}")
+    _run(settings(load, request), load, ran, progress)
+    if not ran.outcomes and not ran.complete and ran.signal is None:
+        last = "\n".join(ran.log.splitlines()[-_LAST_WORDS:]) or "it wrote no reason"
+        raise EngineFailed(f"the load engine ended early: {last}")
     return ran
 
 
@@ -90,60 +93,49 @@ def settings(load: Load, request: requests.Request) -> str:
     )
 
 
-def _run(settings_text: str, log: IO[str], ran: Ran, progress: Callable[[str], None]) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", _MODULE],
+def _run(settings_text: str, load: Load, ran: Ran, progress: Callable[[str], None]) -> None:
+    program = Program(
+        argv=(sys.executable, "-m", _MODULE),
+        name="the load engine",
+        limit_s=load.duration_s + _OVERTIME_S,
         # Locust reads LOCUST_…: the user's own variables would change the run.
-        env={name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        # Only this process passes Ctrl-C on, so that it can still write its last line.
-        start_new_session=True,
-    ) as process:
-        try:
-            _follow(process, settings_text, ran, progress)
-        except KeyboardInterrupt:
-            ran.interrupted = True
-            process.send_signal(signal.SIGINT)
-            _rest(process, ran, progress)
-        except BaseException:
-            process.kill()
-            raise
-
-
-def _follow(
-    process: subprocess.Popen[str], settings_text: str, ran: Ran, progress: Callable[[str], None]
-) -> None:
-    assert process.stdin is not None
+        environment={k: v for k, v in os.environ.items() if not k.startswith("LOCUST_")},
+        standard_input=settings_text.encode(),
+        largest_output=_LARGEST_OUTPUT,
+        grace_s=_GRACE_S,
+    )
+    reader = _Reader(ran, progress)
     try:
-        process.stdin.write(settings_text)
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # the process has ended, and its log says why
-    _read(process, ran, progress)
+        ended = follow(program, reader.add)
+    except ProgramFailed as e:
+        ran.log = str(e)
+    else:
+        ran.log = ended.stderr.decode(errors="replace")
+        ran.signal = ended.signal
 
 
-def _rest(process: subprocess.Popen[str], ran: Ran, progress: Callable[[str], None]) -> None:
-    """Reads the last lines of the process after an interrupt. A second Ctrl-C kills it."""
-    try:
-        _read(process, ran, progress)
-    except KeyboardInterrupt:
-        process.kill()
+@dataclass
+class _Reader:
+    """Adds the outcomes in the process's output to `ran`, line by line."""
 
+    ran: Ran
+    progress: Callable[[str], None]
+    _line: bytes = b""
 
-def _read(process: subprocess.Popen[str], ran: Ran, progress: Callable[[str], None]) -> None:
-    assert process.stdout is not None
-    for text in process.stdout:
-        match decode(text):
+    def add(self, part: bytes) -> None:
+        *lines, self._line = (self._line + part).split(b"\n")
+        for line in lines:
+            self._add_line(line.decode(errors="replace"))
+
+    def _add_line(self, line: str) -> None:
+        match decode(line):
             case Outcome() as outcome:
-                ran.outcomes.append(outcome)
-                ran.failed += outcome.failure is not None
+                self.ran.outcomes.append(outcome)
+                self.ran.failed += outcome.failure is not None
             case Progress() as now:
-                progress(_progress_line(ran, now))
+                self.progress(_progress_line(self.ran, now))
             case Ended() as end:
-                ran.not_sent, ran.complete = end.not_sent, True
+                self.ran.not_sent, self.ran.complete = end.not_sent, True
             case None:
                 pass
 

@@ -249,7 +249,8 @@ def main() -> int:
     run = Run(settings=json.load(sys.stdin), write=_line_writer(out))
     LoadUser.run_ = run
     LoadUser.host = run.settings["urls"][0]
-    gevent.signal_handler(signal.SIGINT, run.interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        gevent.signal_handler(number, run.interrupt)
     environment = Environment(user_classes=[LoadUser])
     runner = environment.create_local_runner()
     environment.events.spawning_complete.add_listener(lambda **_: run.begin())

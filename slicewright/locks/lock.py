@@ -6,11 +6,12 @@ Source: pulumi/pulumi, pkg/backend/diy/lock.go (lockContent, stackLockDir).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+
+from slicewright.processes.foreign_json import NotReadable, read_object
 
 
 class Unreadable(ValueError):
@@ -52,17 +53,20 @@ class LockVerdict:
 def read_lock(key: str, text: str | bytes) -> Lock:
     """Raises Unreadable."""
     try:
-        content = json.loads(text)
+        content = read_object(text, "a lock")
         since = datetime.fromisoformat(str(content["timestamp"]))
-        lock = Lock(
-            key=key,
-            pid=int(content["pid"]),
-            user=str(content["username"]),
-            host=str(content["hostname"]),
-            since=since,
-        )
-    except (ValueError, KeyError, TypeError) as e:
-        raise Unreadable(f"{key} is not a lock in Pulumi's format ({type(e).__name__})") from None
+        pid, user, host = (content[name] for name in ("pid", "username", "hostname"))
+    except NotReadable as e:
+        raise Unreadable(f"{key} is not a lock in Pulumi's format: {e}") from None
+    except KeyError as e:
+        raise Unreadable(f"{key} is not a lock in Pulumi's format: it has no {e.args[0]}") from None
+    except ValueError:
+        raise Unreadable(
+            f"{key} is not a lock in Pulumi's format: its timestamp is wrong"
+        ) from None
+    if not isinstance(pid, int) or not isinstance(user, str) or not isinstance(host, str):
+        raise Unreadable(f"{key} is not a lock in Pulumi's format: pid, username or hostname")
+    lock = Lock(key=key, pid=pid, user=user, host=host, since=since)
     if since.tzinfo is None or lock.pid <= 0 or not lock.host:
         raise Unreadable(f"{key} is not a lock in Pulumi's format (no host, process or time zone)")
     return lock

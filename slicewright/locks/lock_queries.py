@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from pathlib import Path
 
 import yaml
@@ -12,14 +9,22 @@ import yaml
 from slicewright.doctor.findings import CannotAsk
 from slicewright.locks.backends import Unsupported, backend_of
 from slicewright.locks.lock import Unreadable, lock_prefix, read_lock
+from slicewright.processes.foreign_json import NotReadable, read_object
+from slicewright.processes.programs import ProgramFailed
+from slicewright.processes.pulumi import name_of, run_pulumi
 
 
 def backend_url() -> str:
     """The backend's URL, from `pulumi whoami --verbose`. Raises CannotAsk."""
     try:
-        return str(json.loads(pulumi("whoami", "--verbose", "--json"))["url"])
-    except (ValueError, KeyError, TypeError) as e:
+        url = read_object(pulumi("whoami", "--verbose", "--json"), "the user and the backend")[
+            "url"
+        ]
+    except NotReadable as e:
         raise CannotAsk(f"cannot parse the output of `pulumi whoami`: {e}") from None
+    except KeyError:
+        raise CannotAsk("cannot parse the output of `pulumi whoami`: it has no url") from None
+    return str(url)
 
 
 def project_name() -> str:
@@ -49,23 +54,15 @@ def holders(stack: str) -> tuple[str, ...]:
     return tuple(_holder(key, content) for key, content in files.items())
 
 
-def pulumi(*arguments: str) -> str:
+def pulumi(*arguments: str) -> bytes:
     """Returns the output of a Pulumi command. Raises CannotAsk."""
     try:
-        done = subprocess.run(
-            ["pulumi", *arguments],
-            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError as e:
-        raise CannotAsk(f"cannot start pulumi ({e.strerror}); install it, or fix PATH") from None
-    if done.returncode:
-        reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise CannotAsk(f"`pulumi {arguments[0]}` failed: {reason}")
-    return done.stdout
+        ended = run_pulumi(*arguments)
+    except ProgramFailed as e:
+        raise CannotAsk(str(e)) from None
+    if ended.code:
+        raise CannotAsk(f"`{name_of(arguments)}` failed: {ended.complaint}")
+    return ended.stdout
 
 
 def _holder(key: str, content: bytes) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from slicewright.processes.foreign_json import NotReadable, read_json, read_object
+
 FLEET_KEY: Final = "slicewright:fleet"
 
 
@@ -48,9 +50,9 @@ class Page:
     """True if older pages cannot add anything."""
 
 
-def read_page(text: str) -> Page:
+def read_page(output: bytes) -> Page:
     """Raises NotAHistory."""
-    entries = _entries(text)
+    entries = _entries(output)
     for entry in entries:
         kind = entry.get("kind") if entry.get("result") == "succeeded" else None
         if kind == "update":
@@ -61,10 +63,10 @@ def read_page(text: str) -> Page:
     return Page(deployment=None, complete=not entries)
 
 
-def _entries(text: str) -> Sequence[Mapping[str, Any]]:
+def _entries(output: bytes) -> Sequence[Mapping[str, Any]]:
     try:
-        entries = json.loads(text)
-    except ValueError as e:
+        entries = read_json(output, "the history of a stack")
+    except NotReadable as e:
         raise NotAHistory(str(e)) from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise NotAHistory("it is not a list of updates")
@@ -85,10 +87,9 @@ def _fleet(setting: Any) -> Any:
     if (fleet := _value_at(setting, "objectValue")) is not None:
         return fleet
     try:
-        fleet = json.loads(str(_value_at(setting, "value")))
-    except ValueError:
+        return read_object(str(_value_at(setting, "value")), "a fleet")
+    except NotReadable:
         return None
-    return fleet if isinstance(fleet, dict) else None
 
 
 def _value_at(value: Any, key: str) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from slicewright.processes.foreign_json import NotReadable, read_json
 
 
 class NotAPreview(ValueError):
@@ -91,40 +92,39 @@ class Preview:
     warnings: tuple[str, ...]
 
 
-def read_preview(text: str) -> Preview:
+def read_preview(output: bytes) -> Preview:
     """Raises NotAPreview."""
     try:
-        document = json.loads(text)
-    except ValueError as e:
-        raise NotAPreview(_why_not_json(text, e)) from None
+        document = read_json(output, "a preview")
+    except NotReadable as e:
+        raise NotAPreview(_why_not_json(output, e)) from None
     if not isinstance(document, dict) or not isinstance(document.get("steps", []), list):
         raise NotAPreview("it has no list of steps")
     raw = document.get("steps", [])
     if "steps" not in document and "diagnostics" not in document:
         raise NotAPreview("it has neither steps nor diagnostics")
+    steps = _by_resource(raw)
     try:
-        steps = _by_resource(raw)
         diagnostics = [
             (str(entry.get("severity")), str(entry["message"]).removeprefix("error: ").strip())
             for entry in document.get("diagnostics") or ()
         ]
-        unchanged = sum(1 for operation in raw if operation["op"] == "same")
-    except (KeyError, TypeError, AttributeError, IndexError) as e:
-        raise NotAPreview(f"a step is not in Pulumi's format ({type(e).__name__}: {e})") from None
+    except (KeyError, TypeError, AttributeError):
+        raise NotAPreview("a diagnostic is not in Pulumi's format") from None
     return Preview(
         steps=steps,
-        unchanged=unchanged,
+        unchanged=sum(1 for operation in raw if operation["op"] == "same"),
         errors=tuple(text for severity, text in diagnostics if severity == "error"),
         warnings=tuple(text for severity, text in diagnostics if severity == "warning"),
     )
 
 
-def _why_not_json(text: str, error: ValueError) -> str:
-    if not text.strip():
+def _why_not_json(output: bytes, error: NotReadable) -> str:
+    if not output.strip():
         return "it is empty"
     try:
-        json.loads(text.lstrip().splitlines()[0])
-    except ValueError:
+        read_json(output.lstrip().splitlines()[0], "an event")
+    except NotReadable:
         return f"it is not JSON ({error})"
     return (
         "it has an event per line; run `pulumi preview --json` without "
@@ -135,11 +135,14 @@ def _why_not_json(text: str, error: ValueError) -> str:
 def _by_resource(raw: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
     """Merges the engine's steps by resource: a replacement has up to three."""
     steps: dict[str, Step] = {}
-    for operation in raw:
-        outcome = _OUTCOMES.get(operation["op"])
-        if outcome is None:
+    for number, operation in enumerate(raw):
+        try:
+            outcome = _OUTCOMES.get(operation["op"])
+            step = _step(operation, outcome) if outcome is not None else None
+        except (KeyError, TypeError, AttributeError, IndexError):
+            raise NotAPreview(f"steps[{number}] is not in Pulumi's format") from None
+        if step is None:
             continue
-        step = _step(operation, outcome)
         earlier = steps.get(step.urn)
         if earlier is None or not (earlier.causes or earlier.identity):
             steps[step.urn] = step

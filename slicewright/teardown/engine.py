@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import codecs
 import json
-import os
-import queue
-import subprocess
-import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import IO, Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from slicewright.doctor.findings import CannotAsk
+from slicewright.processes import signals
+from slicewright.processes.foreign_json import NotReadable
+from slicewright.processes.programs import Ended, ProgramFailed
+from slicewright.processes.pulumi import follow_pulumi, run_pulumi
+from slicewright.processes.pulumi_state import read_state
 
 _TICK_S: Final = 1.0
 _TAIL: Final = 400
 """The number of last lines that are kept to explain a failure."""
+_LONGEST_LINE: Final = 65536
+"""A longer line is shown in parts."""
 _HELD: Final = (
     "DependencyViolation",
     "ResourceInUseException",
@@ -77,14 +83,12 @@ class Pulumi:
 
     def exported(self) -> Mapping[str, Any]:
         """Returns the output of `pulumi stack export`. Raises EngineFailed."""
-        text = self._stack("export")
         try:
-            state: Mapping[str, Any] = json.loads(text)
-        except ValueError as e:
+            return read_state(self._stack("export"))
+        except NotReadable as e:
             raise EngineFailed(f"cannot parse the output of `pulumi stack export`: {e}") from None
-        return state
 
-    def history(self, page: int) -> str:
+    def history(self, page: int) -> bytes:
         """Returns the output of `pulumi stack history --json`, newest first.
 
         Raises EngineFailed.
@@ -93,11 +97,11 @@ class Pulumi:
 
     def replace_state(self, state: Mapping[str, Any]) -> None:
         """state: the result of `exported`, modified. Raises EngineFailed."""
-        done = self._run("stack", "import", input_text=json.dumps(state))
-        if done.returncode:
-            raise EngineFailed(f"`pulumi stack import` failed: {' '.join(done.stderr.split())}")
+        ended = self._run("stack", "import", standard_input=json.dumps(state))
+        if ended.code:
+            raise EngineFailed(f"`pulumi stack import` failed: {ended.complaint}")
 
-    def previewed(self) -> str:
+    def previewed(self) -> bytes:
         """Returns the output of `pulumi preview --json`: the program compared with the state, not
         the cloud.
 
@@ -105,43 +109,41 @@ class Pulumi:
         """
         return self._json("preview", "--refresh=false")
 
-    def refreshed(self) -> str:
+    def refreshed(self) -> bytes:
         """Returns the changes that a refresh would write into the state, compared with the cloud.
 
         Otherwise like `previewed`.
         """
         return self._json("refresh", "--preview-only")
 
-    def _stack(self, command: str, *flags: str) -> str:
-        done = self._run("stack", command, *flags)
-        if done.returncode:
-            if "no stack named" in done.stderr:
+    def _stack(self, command: str, *flags: str) -> bytes:
+        ended = self._run("stack", command, *flags)
+        if ended.code:
+            if "no stack named" in ended.complaint:
                 raise NoStack(
                     f"stack {self.stack} does not exist: it was never deployed, or was removed"
                 )
-            raise EngineFailed(f"`pulumi stack {command}` failed: {done.stderr.strip()}")
-        return done.stdout
+            raise EngineFailed(f"`pulumi stack {command}` failed: {ended.complaint}")
+        return ended.stdout
 
-    def _json(self, command: str, *flags: str) -> str:
-        done = self._run(command, *flags, "--json")
-        if done.returncode and not done.stdout.strip():
-            reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-            raise EngineFailed(f"`pulumi {command}` failed: {reason}")
-        return done.stdout
+    def _json(self, command: str, *flags: str) -> bytes:
+        ended = self._run(command, *flags, "--json")
+        if ended.code and not ended.stdout.strip():
+            raise EngineFailed(f"`pulumi {command}` failed: {ended.complaint}")
+        return ended.stdout
 
-    def _run(self, *arguments: str, input_text: str = "") -> subprocess.CompletedProcess[str]:
-        """input_text: the text for its standard input. Raises EngineFailed."""
+    def _run(self, *arguments: str, standard_input: str = "") -> Ended:
+        """Raises EngineFailed."""
         try:
-            return subprocess.run(
-                ["pulumi", *arguments, "--non-interactive", "--stack", self.stack],
-                env=_environment(),
-                input=input_text,
-                capture_output=True,
-                text=True,
-                check=False,
+            return run_pulumi(
+                *arguments,
+                "--non-interactive",
+                "--stack",
+                self.stack,
+                standard_input=standard_input,
             )
-        except OSError as e:
-            raise _not_started(e) from None
+        except ProgramFailed as e:
+            raise EngineFailed(str(e)) from None
 
     def destroy(
         self,
@@ -158,53 +160,60 @@ class Pulumi:
         step at hand.
         """
         gone = {"PULUMI_K8S_DELETE_UNREACHABLE": "true"} if without_cluster else {}
-        command = ["pulumi", "destroy", "--yes", "--skip-preview", "--non-interactive"]
+        command = ("destroy", "--yes", "--skip-preview", "--non-interactive")
+        output = _Output(show, meanwhile)
         try:
-            process = subprocess.Popen(
-                [*command, "--stack", self.stack],
-                env={**_environment(), **gone},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
+            ended = follow_pulumi(
+                *command,
+                "--stack",
+                self.stack,
+                receive=output.add,
+                idle=output.tick,
+                variables=gone,
             )
-        except OSError as e:
-            raise _not_started(e) from None
-        return _follow(process, show, meanwhile)
+        except ProgramFailed as e:
+            raise EngineFailed(str(e)) from None
+        output.flush()
+        if ended.signal is not None:
+            raise signals.Interrupted(ended.signal)
+        if output.failure is not None:
+            raise output.failure
+        return judged(ended.code, "\n".join(output.tail))
 
 
-def _follow(
-    process: subprocess.Popen[str], show: Callable[[str], None], meanwhile: Callable[[], None]
-) -> DestroyOutcome:
-    """Shows the output until the process ends, then raises the failure of `meanwhile`, if any."""
-    assert process.stdout is not None
-    lines: queue.Queue[str | None] = queue.Queue()
-    reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
-    reader.start()
-    tail: list[str] = []
+@dataclass
+class _Output:
+    """Shows the output of a command line by line, and acts in the silence between the lines."""
+
+    show: Callable[[str], None]
+    meanwhile: Callable[[], None]
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
     failure: CannotAsk | None = None
-    try:
-        while True:
-            try:
-                line = lines.get(timeout=_TICK_S)
-            except queue.Empty:
-                failure = failure or _tried(meanwhile)
-                continue
-            if line is None:
-                break
-            show(line)
-            tail = [*tail[-_TAIL:], line]
-    finally:
-        # An interrupt has reached pulumi, too. Wait: it saves its state.
-        code = process.wait()
-    if failure is not None:
-        raise failure
-    return judged(code, "\n".join(tail))
+    """The failure of `meanwhile`, which is then no longer called."""
+    _line: str = ""
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
+    )
+    _last: float = field(default_factory=time.monotonic)
 
+    def add(self, part: bytes) -> None:
+        *lines, self._line = (self._line + self._decoder.decode(part)).split("\n")
+        if len(self._line) > _LONGEST_LINE:
+            lines, self._line = [*lines, self._line], ""
+        for line in lines:
+            self.show(line)
+            self.tail.append(line)
+        self._last = time.monotonic()
 
-def _not_started(error: OSError) -> EngineFailed:
-    return EngineFailed(f"cannot start pulumi ({error.strerror}); install it, or fix PATH")
+    def flush(self) -> None:
+        """Shows the last line, which may have no end."""
+        if self._line:
+            self.add(b"\n")
+
+    def tick(self) -> None:
+        if self.failure is None and time.monotonic() > self._last + _TICK_S:
+            self.failure = _tried(self.meanwhile)
+            self._last = time.monotonic()
 
 
 def judged(code: int, output: str) -> DestroyOutcome:
@@ -225,13 +234,3 @@ def _tried(act: Callable[[], None]) -> CannotAsk | None:
     except CannotAsk as e:
         return e
     return None
-
-
-def _read(stream: IO[str], lines: queue.Queue[str | None]) -> None:
-    for line in stream:
-        lines.put(line.rstrip("\n"))
-    lines.put(None)
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}

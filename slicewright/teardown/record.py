@@ -35,7 +35,7 @@ def recorded_life(text: str, cluster: str, location: str) -> Life:
         read = json.loads(text)
         of = (read["version"], read["cluster"], read["location"])
         return life_from(read["life"]) if of == (_VERSION, cluster, location) else Life()
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return Life()
 
 

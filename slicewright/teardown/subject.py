@@ -92,7 +92,7 @@ def subject_of(fleet: FleetPlan) -> Subject:
 
 
 def state_of(exported: Mapping[str, Any]) -> State:
-    """exported: the output of `pulumi stack export`. Raises KeyError or TypeError for others."""
+    """exported: the checked output of `pulumi stack export` (processes.pulumi_state)."""
     deployment = exported["deployment"]
     resources = [r for r in deployment.get("resources") or () if not r.get("external")]
     managed = [r for r in resources if r.get("custom") and not r["type"].startswith(_NO_RESOURCE)]

@@ -215,8 +215,6 @@ class Teardown:
             state = state_of(self.pulumi.exported())
         except NoStack:
             state = state_of(_EMPTY)
-        except (KeyError, TypeError) as e:
-            raise Stopped(f"cannot parse the output of `pulumi stack export`: {e!r}") from None
         self._networks |= state.networks
         return state
 

@@ -226,7 +226,7 @@ def test_unreadable_export_is_reported_in_one_line(
     (tmp_path / "pulumi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert cli.main(["recover"]) == 3
-    assert "cannot parse the output of pulumi" in capsys.readouterr().err
+    assert "cannot parse the output of `pulumi stack export`" in capsys.readouterr().err
 
 
 def test_dry_run_changes_nothing_and_names_the_pending_resources(

@@ -10,7 +10,14 @@ import pytest
 from slicewright.doctor import state
 
 TYPE = "aws:eks/cluster:Cluster"
-STATE = {"deployment": {"resources": [{"type": TYPE, "id": "mine"}, {"type": "other", "id": "x"}]}}
+STATE = {
+    "deployment": {
+        "resources": [
+            {"urn": "urn:a", "type": TYPE, "id": "mine"},
+            {"urn": "urn:b", "type": "other", "id": "x"},
+        ]
+    }
+}
 
 
 def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -47,7 +54,9 @@ def test_the_roles_of_a_stack_are_known_by_their_part(
         for part in ("control-plane", "nodes", "ebs-csi")
     ]
     going = {"type": "aws:iam/role:Role", "urn": f"{urn}nodes", "id": "old", "delete": True}
-    state_of = {"deployment": {"resources": [*made, going, {"type": TYPE, "id": "mine"}]}}
+    state_of = {
+        "deployment": {"resources": [*made, going, {"urn": "u", "type": TYPE, "id": "mine"}]}
+    }
     pulumi(tmp_path, monkeypatch, f"echo '{json.dumps(state_of)}'")
     assert state.role_names("dev") == {
         "control-plane": "eks-control-plane-0123abc",

@@ -128,7 +128,7 @@ def test_json_is_all_of_stdout(destroy: Command) -> None:
 
 def test_what_pulumi_does_not_know_it_made_is_named_first(destroy: Command) -> None:
     """Nobody is asked, and nothing is deleted, before that is decided."""
-    half = {"type": "creating", "resource": {"urn": "urn:pool"}}
+    half = {"type": "creating", "resource": {"urn": "urn:pool", "type": "pool"}}
     written = {"deployment": {"resources": [ROLE], "pending_operations": [half]}}
     (destroy.directory / "state.json").write_text(json.dumps(written))
     code, _, err = destroy()

@@ -11,6 +11,7 @@ from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable
 from slicewright.kubeapi.client import Credentials, PatchKind, path_of
 from slicewright.kubeapi.exec_credentials import CredentialSource, NoCredentials
 from slicewright.kubeapi.kubeconfig import BadKubeconfig, Context
+from slicewright.processes.credential_plugins import run_plugin
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class Cluster:
     """Thread-safe. Methods raise ApiError, and Unreachable without an answer or credentials."""
 
     def __init__(self, context: Context) -> None:
-        self._source = CredentialSource(context)
+        self._source = CredentialSource(context, run_plugin)
         self._lock = threading.Lock()
         self._client: tuple[Credentials, Client] | None = None
         self._kinds: dict[tuple[str, str], ServedKind] = {}

@@ -1,0 +1,39 @@
+"""Messages about waits, on stderr: nobody looks at a silent command for longer than seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from slicewright.telemetry.plain import plain
+
+NOTICE_S: Final = 2.5
+"""A wait of this length is announced."""
+
+
+def tell(line: str) -> None:
+    with suppress(OSError):  # nobody reads it
+        print(f"slicewright: {plain(line)}", file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Returns for example "90 s", "5 min" or "6 h"."""
+    whole = round(seconds)
+    if whole >= 3600 and whole % 3600 == 0:
+        return f"{whole // 3600} h"
+    return f"{whole // 60} min" if whole >= 120 and whole % 60 == 0 else f"{whole} s"
+
+
+@contextmanager
+def announced(wait: str) -> Iterator[None]:
+    """Prints the wait, such as "waiting for x", if the block takes longer than seconds."""
+    timer = threading.Timer(NOTICE_S, tell, (wait,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
