@@ -32,7 +32,9 @@ def test_a_heartbeat_of_a_node_is_no_news(node: Node) -> None:
 
 def test_hamis_lock_of_a_node_is_no_news(node: Node) -> None:
     """It comes and goes with each pod."""
-    assert not news.of_node(node, replace(node, share_lock=NodeLock(since=1.0, pod="models/p")))
+    assert not news.node_is_news(
+        node, replace(node, share_lock=NodeLock(since=1.0, pod="models/p"))
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slicewright.load import engine
-from slicewright.load.asked import Load, Target
+from slicewright.load.load import Load, Target
 
 pytestmark = pytest.mark.clouds
 
