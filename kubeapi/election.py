@@ -99,8 +99,8 @@ class Election:
         self._on_change, self._on_error = on_change, on_error
         self._leases = path_of(_API, "leases", namespace=namespace)
         self._name, self._namespace = name, namespace
-        self._seen: Record | None = None
-        self._seen_at = float("-inf")
+        self._last_record: Record | None = None
+        self._last_change_s = float("-inf")
         """When the record last changed, by this process's clock."""
         self._renewed_at = float("-inf")
         """When the last successful renewal was sent, by this process's clock."""
@@ -145,14 +145,18 @@ class Election:
                 raise
             lease = None
         record = Record.from_lease(lease) if lease else Record()
-        if record != self._seen:
+        if record != self._last_record:
             # Timed from the answer, which is later than the write, so it is respected for longer.
-            self._seen, self._seen_at, self.holder = record, self._clock(), record.holder
+            self._last_record, self._last_change_s, self.holder = (
+                record,
+                self._clock(),
+                record.holder,
+            )
         ours = record.holder == self.identity
         if record.holder and not ours:
             # Does not wait for the deadline: the new holder (after a deletion, say) acts already.
             self._renewed_at = float("-inf")
-            if self._clock() < self._seen_at + record.lease_s:
+            if self._clock() < self._last_change_s + record.lease_s:
                 return False
         now = self._utc().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         renewal = Record(
@@ -164,7 +168,7 @@ class Election:
         )
         if not self._write(lease, renewal):
             return False
-        self._seen, self._seen_at, self.holder = renewal, self._clock(), self.identity
+        self._last_record, self._last_change_s, self.holder = renewal, self._clock(), self.identity
         self._terms += not self.leads()
         self._renewed_at = sent
         return True

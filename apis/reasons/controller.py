@@ -47,7 +47,7 @@ OF_A_NODE: Final = (
     Reason(
         code="ReportOfAnotherNode",
         status="Unknown",
-        meaning="the report is about an earlier node of the same name",
+        meaning="the report is about an earlier node with the same name",
         remedy=_NOTHING,
     ),
     Reason(
@@ -89,7 +89,7 @@ OF_A_NODE: Final = (
         code="ReportUnreadable",
         status="Unknown",
         meaning="this controller does not know the report's verdict",
-        remedy="run `pulumi up`, so that agent and controller are of one release",
+        remedy="run `pulumi up`, so that agent and controller have the same version",
     ),
     Reason(
         code="NoReason",
@@ -142,8 +142,8 @@ OF_A_NODE: Final = (
     Reason(
         code="OperandsPaused",
         status="Unknown, then False",
-        meaning="mig-manager has paused operands, and after "
-        f"{TROUBLES['OperandsPaused'].after_s / 60:.0f} minutes has forgotten to resume them",
+        meaning="mig-manager has paused operands, and has not resumed them after "
+        f"{TROUBLES['OperandsPaused'].after_s / 60:.0f} minutes",
         remedy="none at first: mig-manager's pod is recreated, then the operands are resumed; "
         f"then {TROUBLES['OperandsPaused'].remedy}",
     ),
@@ -174,7 +174,7 @@ OF_A_DEPARTING_NODE: Final = (
     Reason(
         code="ReleaseHeldByPods",
         status="",
-        meaning="MIG is to be disabled on an existing node that leaves its pool, and pods use its "
+        meaning="MIG must be disabled on an existing node that leaves its pool, but pods use its "
         "GPUs",
         remedy="end the pods that the message names",
     ),

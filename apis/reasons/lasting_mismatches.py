@@ -12,7 +12,7 @@ LASTING_MISMATCHES: Final = (
         code="GpuLost",
         verdict="Mismatch",
         meaning="a GPU fell off the bus",
-        cause="the GPU fell off the bus",
+        cause="the GPU no longer answers on the PCIe bus",
         advice=f"cordon and drain, then reboot, or {REPLACE}",
         advices={"host": "power-cycle the host; if the GPU stays lost, replace it"},
     ),
@@ -64,7 +64,7 @@ LASTING_MISMATCHES: Final = (
         code="DriverTooOld",
         verdict="Mismatch",
         meaning="the driver is older than the layout needs",
-        cause="the node image carries an old driver",
+        cause="the node image has an old driver",
         advice="choose a newer driver or node image for the pool",
         causes={"host": "the installed driver is old"},
         advices={"host": "install a newer driver"},
@@ -72,7 +72,7 @@ LASTING_MISMATCHES: Final = (
     Reason(
         code="MigUnsupported",
         verdict="Mismatch",
-        meaning="MIG is wanted on a GPU that does not support it",
+        meaning="the layout needs MIG, but the GPU does not support it",
         cause="the GPU, or its driver, does not support MIG",
         advice="choose another machine type, or a layout without MIG",
         advices={"host": "choose another GPU, or a layout without MIG"},
@@ -81,11 +81,11 @@ LASTING_MISMATCHES: Final = (
         code="FabricFailed",
         verdict="Mismatch",
         meaning="the NVLink fabric of a machine with NVSwitches reports an error, or was not set "
-        "up in ten minutes, so programs fail at their start (CUDA error 802)",
+        "up in ten minutes, so programs fail when they start (CUDA error 802)",
         cause="Fabric Manager does not run or has another version than the driver, or an NVLink "
         "or NVSwitch is broken",
         advice=f"{FABRIC_MANAGER}; on EKS choose a node image, on GKE a node version, whose Fabric "
-        f"Manager has the driver's version; if it runs and has, {REPLACE}",
+        f"Manager has the driver's version; if it already runs with that version, {REPLACE}",
         advices={
             "host": "install the Fabric Manager of the driver's version and run `systemctl enable "
             "--now nvidia-fabricmanager`; if it runs, read `journalctl -u nvidia-fabricmanager`"
@@ -94,7 +94,7 @@ LASTING_MISMATCHES: Final = (
     Reason(
         code="ComputeModeWrong",
         verdict="Mismatch",
-        meaning="the compute mode of a GPU refuses the programs of a second container, or all",
+        meaning="a GPU's compute mode accepts the programs of one container only, or of none",
         cause="a program has changed the compute mode, for example an MPS daemon that did not stop "
         "cleanly",
         advice="run `nvidia-smi -c 0` as root on the node (on GKE it is in "
@@ -113,7 +113,7 @@ LASTING_MISMATCHES: Final = (
         of_layout=True,
         meaning="a GPU has other partitions than the layout",
         causes={
-            "gke": "GKE's node set-up partitioned it for another size, and does not check which",
+            "gke": "GKE's node setup partitioned the GPU with another size, and does not check it",
             "bottlerocket": "the node booted with settings that the pool no longer has, or with "
             "a profile that Bottlerocket does not know",
             "mig-manager": "mig-manager applied another layout, or something changed the GPU "
@@ -134,7 +134,7 @@ LASTING_MISMATCHES: Final = (
         code="UnwantedMig",
         verdict="Mismatch",
         of_layout=True,
-        meaning="MIG is on, but the layout expects a whole GPU",
+        meaning="MIG is on, but the layout has a whole GPU",
         cause="the GPU was partitioned for something else",
         advice=f"turn MIG off on the node, or {REPLACE}",
         advices={"host": "turn MIG off with `slicewright-agent clear <GPU>`"},
@@ -144,13 +144,13 @@ LASTING_MISMATCHES: Final = (
         verdict="Mismatch",
         meaning="a GPU instance has no compute instance, so no program can use it (only root can "
         "see this)",
-        cause="partitioning stopped half way",
+        cause="partitioning stopped halfway",
         advice="apply the layout again",
     ),
     Reason(
         code="PartitionDoesNotCompute",
         verdict="Mismatch",
-        meaning="NVML lists a partition or a GPU, and CUDA does not compute on it",
+        meaning="NVML lists a partition or a GPU, but CUDA cannot compute on it",
         cause="a hardware error, or a part of the driver's setup that NVML does not show",
         advice="look up the CUDA error in docs/reference/reasons.md; if it is the hardware, drain "
         f"the node and reset the GPU, or {REPLACE}",

@@ -44,8 +44,8 @@ SETTLING_MISMATCHES: Final = (
         code="FabricNotReady",
         verdict="Mismatch",
         settles=True,
-        meaning="the NVLink fabric of a machine with NVSwitches is not set up, so programs fail at "
-        "their start (CUDA error 802)",
+        meaning="the NVLink fabric of a machine with NVSwitches is not set up, so programs fail "
+        "when they start (CUDA error 802)",
         cause="Fabric Manager has not set up the NVSwitches yet",
         advice=f"if it takes more than ten minutes, {FABRIC_MANAGER}",
         advices={"host": "run `systemctl enable --now nvidia-fabricmanager`"},
@@ -57,7 +57,7 @@ SETTLING_MISMATCHES: Final = (
         of_layout=True,
         meaning="a GPU that should be partitioned is whole, or has MIG on but no partition",
         causes={
-            "gke": "GKE's node set-up has not partitioned it yet, or could not read "
+            "gke": "GKE's node setup has not partitioned it yet, or could not read "
             "/etc/nvidia/gpu_config.json",
             "bottlerocket": "the node's settings request no partition, or its nvidia-migmanager "
             "failed",
@@ -79,7 +79,7 @@ SETTLING_MISMATCHES: Final = (
         settles=True,
         of_layout=True,
         meaning="a GPU has only some of its partitions",
-        cause="partitioning is in progress, or stopped half way",
+        cause="partitioning is in progress, or stopped halfway",
         advices={
             "gke": GKE_LOG,
             "bottlerocket": BOTTLEROCKET_LOG,

@@ -22,7 +22,7 @@ UNKNOWN_STATES: Final = (
         verdict="Unknown",
         driver_silent=True,
         meaning="the driver's library and its kernel module have different versions",
-        cause="the driver was upgraded under a running node",
+        cause="the driver was upgraded while the node was running",
         advice="reboot the node",
         causes={"host": "the driver was upgraded while its old kernel module stays loaded"},
         advices={"host": "reboot the host"},
@@ -133,10 +133,10 @@ UNKNOWN_STATES: Final = (
         code="ComputeUntried",
         verdict="Unknown",
         settles=True,
-        meaning="the GPUs match, but it could not be tried whether CUDA computes on them",
+        meaning="the GPUs match, but the agent could not test whether CUDA computes on them",
         cause="pods or a process use the GPUs, or the agent's container lacks a library of the "
         "driver",
         advice="nothing is computed beside tenants: wait until the pods end, or drain the node; "
-        "for a library, check how the pod gets the driver",
+        "if a library is missing, check how the pod gets the driver",
     ),
 )

@@ -25,7 +25,7 @@ class BackgroundQuery(Generic[T]):
         """Least time between the beginnings of two questions."""
         self._changed = changed
         self._answer: T | None = None
-        self._asked = float("-inf")
+        self._last_query_s = float("-inf")
         self._thread: threading.Thread | None = None
 
     def latest(self, ask: Callable[[], T | None]) -> T | None:
@@ -36,8 +36,8 @@ class BackgroundQuery(Generic[T]):
         """
         if self._thread is not None and self._thread.is_alive():
             return self._answer
-        if time.monotonic() - self._asked >= self.every_s:
-            self._asked = time.monotonic()
+        if time.monotonic() - self._last_query_s >= self.every_s:
+            self._last_query_s = time.monotonic()
             self._thread = threading.Thread(
                 target=self._put, args=(ask,), name="query", daemon=True
             )

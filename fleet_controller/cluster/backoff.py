@@ -52,13 +52,13 @@ class Refusals:
     """Evictions that were refused, by the pod's uid, with the oldest refusal first."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Refused] = {}
+        self._refusals: dict[str, _Refused] = {}
 
     def all(self) -> Mapping[str, Refusal]:
         """Returns the refusals by the pod's uid."""
         by_budget: dict[str, list[tuple[str, _Refused]]] = {}
         refusals: dict[str, Refusal] = {}
-        for uid, refused in self._known.items():
+        for uid, refused in self._refusals.items():
             if refused.budget:
                 by_budget.setdefault(refused.budget, []).append((uid, refused))
             else:
@@ -71,19 +71,21 @@ class Refusals:
         """Records a refusal. now: seconds since the epoch."""
         why = explain_refusal(error.body, error.message)
         budget = _budget_of(error, why)
-        before = self._known.pop(uid, None)
+        before = self._refusals.pop(uid, None)
         doubled = 2 * before.pause_s if before is not None and not before.budget else 0.0
         asked_for = error.retry_after_s or 0.0
         if budget:
             # The server is not busy: it has not counted the budget again since that has changed.
             asked_for = min(_LONGEST_OF_A_BUDGET_S, asked_for)
         pause_s = max(min(_LONGEST_S, doubled or _FIRST_S), asked_for)
-        self._known[uid] = _Refused(why=why, budget=budget, at=now, pause_s=pause_s)
+        self._refusals[uid] = _Refused(why=why, budget=budget, at=now, pause_s=pause_s)
 
     def keep(self, uids: Iterable[str]) -> None:
         """Forgets all other pods."""
         kept_uids = set(uids)
-        self._known = {uid: refused for uid, refused in self._known.items() if uid in kept_uids}
+        self._refusals = {
+            uid: refused for uid, refused in self._refusals.items() if uid in kept_uids
+        }
 
 
 def _turns(

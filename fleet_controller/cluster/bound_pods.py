@@ -37,7 +37,7 @@ class BoundPods(Collection[NodePod]):
             pods, _read, changed, self._is_news, field_selector=BOUND, stand_in=unreadable_pod
         )
         self._on: dict[str, dict[str, NodePod]] = {}
-        self._asked: frozenset[str] = frozenset()
+        self._watched_nodes: frozenset[str] = frozenset()
         self._schedulers: dict[str, NodePod] = {}
         """The schedulers of engines for fractions."""
 
@@ -61,11 +61,11 @@ class BoundPods(Collection[NodePod]):
 
     def ask_about(self, nodes: Iterable[str]) -> None:
         """Limits news to these nodes: from now on, only changes on them wake the controller."""
-        self._asked = frozenset(nodes)
+        self._watched_nodes = frozenset(nodes)
 
     def _is_news(self, old: NodePod | None, new: NodePod | None) -> bool:
         return old != new and any(
-            pod is not None and (pod.node in self._asked or pod.scheduler_started)
+            pod is not None and (pod.node in self._watched_nodes or pod.scheduler_started)
             for pod in (old, new)
         )
 

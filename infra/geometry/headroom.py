@@ -34,7 +34,7 @@ def headroom(gpu: Gpu, in_use: Iterable[Placement]) -> Headroom:
         each=dict(zip(table.names, answers.each[additions], strict=True)),
         if_moved=dict(zip(table.names, answers.if_moved[states.sets[existing]], strict=True)),
         maximal=tuple([table.layouts[more] for more in answers.maximal[additions]]),
-        free_slots=answers.free_slots[states.taken[existing][0]],
+        free_slots=answers.free_slots[states.used_slots[existing][0]],
     )
 
 
@@ -60,7 +60,7 @@ class _Answers:
         }
         self.free_slots = {
             mask: tuple(slot for slot in range(states.family.slots) if not mask >> slot & 1)
-            for mask in {resources[0] for resources in states.taken.values()}
+            for mask in {resources[0] for resources in states.used_slots.values()}
         }
 
 

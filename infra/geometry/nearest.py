@@ -50,7 +50,7 @@ class _Search:
 
         self._sizes = [rank[0] for rank in self._ranks]
         order = [counts[layout] for *_, layout in self._ranks]
-        self._kept = [
+        self._kept_counts = [
             [_lanes([min(count, have[i]) for have in order]) for count in range(_MAX_COUNT + 1)]
             for i in range(len(kinds))
         ]
@@ -61,11 +61,11 @@ class _Search:
             for i, small in enumerate(kinds)
         ]
         groups: set[frozenset[int]] = {frozenset()}
-        for some in sources:
-            groups |= {group | some for group in groups}
+        for donors in sources:
+            groups |= {group | donors for group in groups}
         self._full = _lanes([_TOP] * len(groups))
         self._gives = [_lanes([i in group for group in groups]) for i in range(len(kinds))]
-        takes = [_lanes([some <= group for group in groups]) for some in sources]
+        takes = [_lanes([donors <= group for group in groups]) for donors in sources]
         # Hall's theorem: the added instances can replace larger ones if no group of kinds has to
         # supply more instances than it has.
         self._supply = {layout: _sum(have, self._gives) for layout, have in counts.items()}
@@ -73,8 +73,8 @@ class _Search:
 
     def nearest(self, requested: int) -> int:
         """requested: a packed layout, which need not fit, with at most 7 instances of each kind."""
-        counts = [requested >> BITS * i & MOST for i in range(len(self._kept))]
-        matches = sum([self._kept[i][n] for i, n in enumerate(counts) if n]).to_bytes(
+        counts = [requested >> BITS * i & MOST for i in range(len(self._kept_counts))]
+        matches = sum([self._kept_counts[i][n] for i, n in enumerate(counts) if n]).to_bytes(
             len(self._ranks), "little"
         )
         have = self._full + _sum(counts, self._gives)

@@ -55,7 +55,7 @@ class States:
         """Set of placements -> compute and memory slots, as one number to order by. On every family
         the subset to keep that has the most of these also has the most instances.
         """
-        self.taken: dict[int, tuple[int, int]] = {}
+        self.used_slots: dict[int, tuple[int, int]] = {}
         """Set of placements -> used memory slots as bits, and the remaining compute slices and
         media engines, packed.
         """
@@ -89,7 +89,7 @@ class States:
     def additions(self, placements: int) -> frozenset[int]:
         """Every layout that fits in addition to a valid set, including the empty layout."""
         # Depends only on the resources in use, which many sets have in common.
-        resources = self.taken[placements]
+        resources = self.used_slots[placements]
         layouts = self._additions.get(resources)
         if layouts is None:
             fitting = {0}
@@ -124,7 +124,7 @@ class States:
         ) -> None:
             self.sets[placements] = layout
             self.weights[placements] = worth
-            self.taken[placements] = used, budget_left
+            self.used_slots[placements] = used, budget_left
             for i in range(first, len(kinds)):
                 if used & slots[i]:
                     continue

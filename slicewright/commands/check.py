@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
-    from slicewright.show import plan_text as shown
+    from slicewright.show import plan_text
 
     names = stack_files.named(parsed)
     if not names:
@@ -45,5 +45,5 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 highlight=False,
                 soft_wrap=True,
             )
-            shown.show_notes(fleet, console, today=datetime.now(UTC).date())
+            plan_text.show_notes(fleet, console, today=datetime.now(UTC).date())
     return BAD_INPUT if failed else VERIFIED

@@ -44,8 +44,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
-    from slicewright.show import plan_json
-    from slicewright.show import plan_text as shown
+    from slicewright.show import plan_json, plan_text
 
     names = stack_files.named(parsed)
     if problem := _wrong_use(parsed, names):
@@ -72,16 +71,16 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         if parsed.json:
             print(json.dumps(plan_json.change_json(change), indent=2))
         else:
-            shown.show_changes(change, console)
+            plan_text.show_changes(change, console)
     elif parsed.json:
         print(json.dumps(plan_json.as_json(fleets[0][1], today=datetime.now(UTC).date()), indent=2))
     else:
         for n, (name, fleet) in enumerate(fleets):
             if n:
                 console.print()
-            shown.show_plan(name, fleet, console, today=datetime.now(UTC).date())
+            plan_text.show_plan(name, fleet, console, today=datetime.now(UTC).date())
         if written:
-            shown.show_written(written, console)
+            plan_text.show_written(written, console)
     return VERIFIED
 
 

@@ -27,10 +27,11 @@ def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
 def prometheus_text(monitoring: plan.MonitoringPlan) -> str:
     """Describes the Prometheus in one phrase."""
     match monitoring.settings:
-        case PrometheusStack() as asked:
-            alerts = " with Alertmanager" if asked.alertmanager else ""
-            return f"kube-prometheus-stack {asked.chart_version}{alerts} in {asked.namespace}"
-        case ExistingPrometheus() as asked:
-            return f"the cluster's Prometheus in {asked.namespace}"
+        case PrometheusStack() as prometheus:
+            alerts = " with Alertmanager" if prometheus.alertmanager else ""
+            chart = f"kube-prometheus-stack {prometheus.chart_version}{alerts}"
+            return f"{chart} in {prometheus.namespace}"
+        case ExistingPrometheus() as prometheus:
+            return f"the cluster's Prometheus in {prometheus.namespace}"
         case ManagedPrometheus():
             return "Managed Service for Prometheus"

@@ -22,8 +22,14 @@ ROOMS: Final = (
     "telemetry",
     "slicewright",
     "policy",
+    "rehearsal/clouds",
+    "rehearsal/plugins",
+    "rehearsal/cluster/control_plane",
+    "rehearsal/cluster/model_server",
 )
-"""The product. The Python files of the rehearsal and the tests are not checked yet."""
+"""The product, and the rooms of the rehearsal that have been read. Other Python files are not
+checked yet.
+"""
 
 
 def checked_files() -> dict[str, str]:

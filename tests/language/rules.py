@@ -14,6 +14,7 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Final
 
 
@@ -37,9 +38,21 @@ ADVICE: Final = {
 PRONOUNS: Final = frozenset(
     (
         "all_of",
-        *("asked", "both", "found", "given", "it", "kept", "known", "left", "made", "one", "ones"),
-        *("others", "own", "said", "seen", "shown", "taken", "that", "there", "they", "this"),
-        *("told", "wanted", "what"),
+        *(
+            "aside",
+            "asked",
+            "asks",
+            "both",
+            "found",
+            "given",
+            "it",
+            "kept",
+            "known",
+            "left",
+            "made",
+        ),
+        *("one", "ones", "others", "own", "said", "seen", "shown", "sought"),
+        *("taken", "that", "there", "they", "this", "told", "unasked", "wanted", "what", "whose"),
     )
 )
 _FRAGMENT: Final = re.compile(
@@ -70,8 +83,13 @@ class Finding:
 
 
 def file_findings(path: str, text: str) -> tuple[Finding, ...]:
-    """Returns the violations in a page (`.md`) or a Python file."""
-    return page_findings(text) if path.endswith(".md") else findings(text)
+    """Returns the violations in a page (`.md`) or a Python file, whose name is one of its names."""
+    if path.endswith(".md"):
+        return page_findings(text)
+    module = PurePosixPath(path).stem
+    in_name = module.lower().strip("_") in PRONOUNS
+    name_findings = (Finding(Rule.PRONOUN, 1, module),) if in_name else ()
+    return (*name_findings, *findings(text))
 
 
 def page_findings(page: str) -> tuple[Finding, ...]:
@@ -103,7 +121,11 @@ def _bound_name(node: ast.AST) -> str | None:
             return name
         case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             return name
-        case ast.ClassDef(name=name):
+        case ast.ClassDef(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
+            return name
+        case ast.ExceptHandler(name=name) | ast.alias(asname=name):
+            return name
+        case ast.Attribute(attr=name, ctx=ast.Store()):
             return name
         case _:
             return None

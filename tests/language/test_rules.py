@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.language.allowances import judge, lowered, read_table, table_text
-from tests.language.rules import PRONOUNS, Rule, findings, page_findings
+from tests.language.rules import PRONOUNS, Rule, file_findings, findings, page_findings
 
 
 def rules_broken(source: str) -> list[Rule]:
@@ -25,6 +25,9 @@ def rules_broken(source: str) -> list[Rule]:
         ("def _shown(): ...", Rule.PRONOUN),
         ("class One: ...", Rule.PRONOUN),
         ("for there in (): ...", Rule.PRONOUN),
+        ("match x:\n    case int() as asked: ...", Rule.PRONOUN),
+        ("self._seen = 1", Rule.PRONOUN),
+        ("import plan as shown", Rule.PRONOUN),
         ('"""Returns what it has."""', Rule.WHAT),
         ("x = 1  # what is left", Rule.WHAT),
         ('"""Lists the pools of which one is paused."""', Rule.WHICH),
@@ -52,6 +55,12 @@ def test_plain_sentences_and_names_are_not_reported(source: str) -> None:
 def test_a_finding_names_the_line_of_the_phrase() -> None:
     (finding,) = findings('"""Returns the plan.\n\nIt lists the pools of which two wait.\n"""')
     assert (finding.rule, finding.line, finding.text) == (Rule.WHICH, 3, "of which")
+
+
+def test_module_name_is_checked_too() -> None:
+    (finding,) = file_findings("slicewright/load/asked.py", "")
+    assert (finding.rule, finding.text) == (Rule.PRONOUN, "asked")
+    assert file_findings("slicewright/load/load.py", "") == ()
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ class TestController:
         )
 
         def quoted(text: str) -> bool:
-            loop._causes._operand_causes._asked = float("-inf")
+            loop._causes._operand_causes._last_query_s = float("-inf")
             loop._cluster.changed.set()
             condition = api_server.node(name).condition
             return condition is not None and text in condition.message
