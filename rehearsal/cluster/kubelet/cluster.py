@@ -21,13 +21,10 @@ from slicewright.rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, 
 from slicewright.rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
 from slicewright.rehearsal.cluster.kubelet.images.registries import FAULTS, Registries
 from slicewright.rehearsal.cluster.kubelet.logs.server import LogServer, PodLogs
+from slicewright.rehearsal.cluster.kubelet.nodes.device_requests import devices_asked
 from slicewright.rehearsal.cluster.kubelet.nodes.joining import Joining
 from slicewright.rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
-from slicewright.rehearsal.cluster.kubelet.nodes.node import (
-    SimulatedNode,
-    devices_asked,
-    is_simulated,
-)
+from slicewright.rehearsal.cluster.kubelet.nodes.node import SimulatedNode, is_simulated
 from slicewright.rehearsal.cluster.kubelet.nodes.reboots import write_shims
 from slicewright.rehearsal.cluster.kubelet.pods.addresses import AddressBlock
 from slicewright.rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked, of_daemon_set

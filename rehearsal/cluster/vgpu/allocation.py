@@ -19,6 +19,10 @@ ALLOCATING: Final = "allocating"
 _SUCCESS: Final = "success"
 FAILED: Final = "failed"
 _NEVER: Final = 2**64 - 1
+_PHASES: Final = ("Pending", "Running")
+"""The real plugins want Pending. Pods without a process of a rehearsal, which kwok keeps, may run
+before their kubelet has asked for their cards.
+"""
 
 
 class Refused(Exception):
@@ -43,7 +47,7 @@ def pending_pod(pods: Sequence[JsonObject], node: str, engine: Engine) -> JsonOb
 def _waits(pod: JsonObject, node: str, engine: Engine) -> bool:
     annotations = pod["metadata"].get("annotations") or {}
     return (
-        (pod.get("status") or {}).get("phase") == "Pending"
+        (pod.get("status") or {}).get("phase") in _PHASES
         and annotations.get(engine.keys.phase) == ALLOCATING
         and annotations.get(engine.keys.node) == node
     )

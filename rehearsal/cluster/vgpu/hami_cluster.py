@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from slicewright.kubeapi import JsonObject
+from slicewright.node_agent.cluster.node import quantity
 from slicewright.rehearsal.cluster.vgpu import hami
 from slicewright.rehearsal.cluster.vgpu.hami_placement import CardUsage, Policy, Request
 
@@ -68,13 +69,12 @@ def _requests(containers: Sequence[JsonObject]) -> Iterator[Request]:
             **(resources.get("requests") or {}),
             **(resources.get("limits") or {}),
         }
-        number = int(limits.get(hami.NUMBER, 0))
+        number = quantity(str(limits.get(hami.NUMBER, 0)))
         if not number:
             continue
-        memory = int(limits.get(hami.MEMORY, 0))
         yield Request(
             cards=number,
-            memory_mib=memory,
+            memory_mib=quantity(str(limits.get(hami.MEMORY, 0))),
             memory_percent=int(limits.get(hami.MEMORY_PERCENT, _ALL_MEMORY)),
             compute_percent=int(limits.get(hami.CORES, 0)),
         )

@@ -275,8 +275,9 @@ def _engine_program(container: _Container) -> Program | None:
         case ["projecthami", "hami"], "sh":
             return Program(argv=container.command_line(""))
         case [_, "kube-scheduler"], "kube-scheduler":
-            program = str(container.toolchain.control_plane)
-            return _module(f"{_VGPU}.kube_scheduler", program, *container.arguments)
+            program = container.toolchain.control_plane
+            wrapped = _module(f"{_VGPU}.kube_scheduler", str(program), *container.arguments)
+            return replace(wrapped, host_paths=(*wrapped.host_paths, program.parent))
         case _:
             return None
 

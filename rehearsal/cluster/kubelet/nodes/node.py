@@ -30,6 +30,10 @@ from slicewright.rehearsal.cluster.kubelet.nodes import (
     host_services,
 )
 from slicewright.rehearsal.cluster.kubelet.nodes.boot import Boot
+from slicewright.rehearsal.cluster.kubelet.nodes.device_requests import (
+    differing,
+    is_nvidias_device,
+)
 from slicewright.rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
 from slicewright.rehearsal.cluster.kubelet.nodes.kubelet_service import KubeletService
 from slicewright.rehearsal.cluster.kubelet.nodes.reboots import RebootListener
@@ -88,16 +92,6 @@ def machine_of(node: JsonObject) -> Machine:
             return Machine(cloud="eks")
         case _:
             return Machine(cloud="byo")
-
-
-def devices_asked(container: JsonObject) -> dict[str, int]:
-    """The extended resources that a container requests; their limit is their request."""
-    limits = (container.get("resources") or {}).get("limits") or {}
-    return {
-        k: int(v)
-        for k, v in limits.items()
-        if "/" in k and "kubernetes.io/" not in k and str(v).isdigit() and int(v) > 0
-    }
 
 
 class SimulatedNode:
@@ -206,9 +200,7 @@ class SimulatedNode:
     ) -> Allocation:
         """As DevicePlugins.allocate, but ignores resources that no plugin has registered here."""
         known = {
-            r: n
-            for r, n in asked.items()
-            if r in self._ledger.devices or r.startswith("nvidia.com/")
+            r: n for r, n in asked.items() if r in self._ledger.devices or is_nvidias_device(r)
         }
         if self._plugins is None:
             raise AllocationFailed("Allocate failed: the node has no device manager yet")
@@ -590,11 +582,8 @@ class SimulatedNode:
             now = status.get(key) or {}
             # A resource that no plugin registers any more is 0, as after a kubelet's restart.
             stale = {r: 0 for r in now if r.startswith("nvidia.com/")}
-            differing = {
-                r: str(n) for r, n in {**stale, **counts}.items() if str(now.get(r)) != str(n)
-            }
-            if differing:
-                wanted[key] = differing
+            if changes := differing(now, {**stale, **counts}):
+                wanted[key] = changes
         return wanted
 
 

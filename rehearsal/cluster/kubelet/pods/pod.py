@@ -24,7 +24,8 @@ from slicewright.rehearsal.cluster.kubelet.containers.environment_variables impo
 )
 from slicewright.rehearsal.cluster.kubelet.containers.state import ContainerState
 from slicewright.rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, AllocationFailed
-from slicewright.rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked
+from slicewright.rehearsal.cluster.kubelet.nodes.device_requests import devices_asked
+from slicewright.rehearsal.cluster.kubelet.nodes.node import SimulatedNode
 from slicewright.rehearsal.cluster.kubelet.pods import volumes
 from slicewright.rehearsal.cluster.kubelet.pods.addresses import AddressBlock
 from slicewright.rehearsal.cluster.kubelet.pods.launching import (

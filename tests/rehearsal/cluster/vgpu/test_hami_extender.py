@@ -130,6 +130,12 @@ def test_pods_that_have_ended_hold_nothing_and_a_pod_does_not_stand_in_its_own_w
     assert extender.filter(arguments(third, api))["NodeNames"] == ["n0"]
 
 
+def test_an_amount_that_the_api_server_shortens_is_read(api: Api, extender: Extender) -> None:
+    one = pod(api, "a", {hami.NUMBER: "1", hami.MEMORY: "6k", hami.CORES: "80"})
+    extender.filter(arguments(one, api))
+    assert one["metadata"]["annotations"][ALLOCATED] == "GPU-0-1,NVIDIA,6000,80:;"
+
+
 def test_a_policy_of_a_pod_comes_before_the_schedulers(api: Api, extender: Extender) -> None:
     for name, node in (("a", "n0"), ("b", "n1"), ("c", "n0")):
         one = pod(api, name, {hami.NUMBER: "1", hami.MEMORY: "128", hami.CORES: "1"})
