@@ -91,8 +91,10 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
 
 def _deploy_eks(fleet: EksFleetPlan) -> None:
     _add_destroy_notice(fleet)
-    provider = aws.Provider("aws", region=fleet.cluster.region)
-    cloud = EksCluster("eks", fleet, provider=provider)
+    # A provider of the program's own takes nothing from the stack's configuration by itself.
+    profile = pulumi.Config("aws").get("profile")
+    provider = aws.Provider("aws", region=fleet.cluster.region, profile=profile)
+    cloud = EksCluster("eks", fleet, provider=provider, profile=profile)
     site = _site(
         cloud,
         system=[cloud.system_pool],

@@ -65,7 +65,12 @@ from slicewright.infra.manifests.gpu_operator.mig_layouts import MIG_CONFIG_KEY,
 from slicewright.infra.manifests.gpu_operator.plugin_configs import NOT_SHARED, plugin_configs
 from slicewright.infra.manifests.gpu_operator.policy_drift import changed_settings
 from slicewright.infra.manifests.helm_charts import ChartAddress
-from slicewright.infra.manifests.kubeconfig import kubeconfig
+from slicewright.infra.manifests.kubeconfig import (
+    GKE_PLUGIN,
+    CredentialPlugin,
+    eks_plugin,
+    kubeconfig,
+)
 from slicewright.infra.manifests.monitoring import (
     OPERATOR_GROUP,
     OPERATOR_KINDS,

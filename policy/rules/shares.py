@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from policy.rules.declared import UNKNOWN, Resource, at
+from policy.rules.resources import UNKNOWN, Resource, property_at
 from policy.rules.rule import Settings, StackRule
 
 _PLUGINS: Final = ("hami", "volcano-vgpu-device-plugin")
@@ -28,7 +28,7 @@ def _one_device_plugin(
     for resource in resources:
         if _chart(resource) != "gpu-operator":
             continue
-        enabled = at(resource.props, "values", "devicePlugin", "enabled")
+        enabled = property_at(resource.props, "values", "devicePlugin", "enabled")
         if enabled not in (False, UNKNOWN):
             yield (
                 resource.urn,
@@ -39,7 +39,7 @@ def _one_device_plugin(
 
 def _chart(resource: Resource) -> str:
     """The name of a release's chart, or empty for other resources."""
-    chart = at(resource.props, "chart")
+    chart = property_at(resource.props, "chart")
     if resource.type != "kubernetes:helm.sh/v3:Release" or not isinstance(chart, str):
         return ""
     return chart.rstrip("/").rpartition("/")[2]

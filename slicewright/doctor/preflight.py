@@ -13,14 +13,18 @@ from slicewright.doctor.checks import cluster as cluster_checks
 from slicewright.doctor.checks.driver_images import driver_image, driver_image_findings
 from slicewright.doctor.checks.eks import cluster as eks_checks
 from slicewright.doctor.checks.eks import rights as eks_rights
-from slicewright.doctor.checks.eks.existing import existing_resources
+from slicewright.doctor.checks.eks.existing import ExistingEksCluster, existing_resources
 from slicewright.doctor.checks.gke import cluster as gke_checks
 from slicewright.doctor.checks.gke import rights as gke_rights
-from slicewright.doctor.checks.gke.existing import existing_pools
+from slicewright.doctor.checks.gke.existing import ExistingGkeCluster, existing_pools
+from slicewright.doctor.checks.gpu_operators import PlannedOperator, inside_findings
+from slicewright.doctor.checks.gpu_owners import gpu_pool
 from slicewright.doctor.checks.images import image_findings, wanted_images
 from slicewright.doctor.findings import (
+    Answer,
     ExistingResource,
     Finding,
+    NotAnswered,
     fails,
     name_taken,
     refused_by_the_program,
@@ -39,6 +43,7 @@ def check_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Findin
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
     findings = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
     findings += _name_findings(existing_resources(fleet, answers.existing), stack)
+    findings += _inside(fleet, answers.existing, stack)
     findings += _images(fleet)
     if answers.rights is not None:
         account, rights = answers.identity.account, _rights(file, stack)
@@ -78,7 +83,14 @@ def check_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Findin
     existing = _name_findings(existing_pools(fleet, answers.existing, project=project), stack)
     rights = gke_rights.findings(answers.lacking, project=project, rights=_rights(file, stack))
     images = [*_driver(fleet), *_images(fleet)]
-    return [*refused_by_the_program(fleet), *findings, *images, *existing, *rights]
+    return [
+        *refused_by_the_program(fleet),
+        *findings,
+        *images,
+        *_inside(fleet, answers.existing, stack),
+        *existing,
+        *rights,
+    ]
 
 
 def check_cluster(fleet: ExistingFleetPlan, stack: str | None) -> list[Finding]:
@@ -108,6 +120,22 @@ def _images(fleet: FleetPlan) -> list[Finding]:
         for image in wanted_images(fleet)
         for finding in image_findings(image, registry.architectures(image.of.image))
     ]
+
+
+def _inside(
+    fleet: EksFleetPlan | GkeFleetPlan,
+    cluster: Answer[ExistingEksCluster | ExistingGkeCluster | None],
+    stack: str | None,
+) -> Iterable[Finding]:
+    """The findings on the owners of GPUs in an existing cluster."""
+    if cluster is None or isinstance(cluster, NotAnswered) or cluster.inside is None:
+        return ()
+    planned = None
+    if fleet.operator is not None:
+        namespace = fleet.operator.namespace
+        owned = state.owned(stack, _NAMESPACE, namespace)
+        planned = PlannedOperator(namespace=namespace, adoptable=False, owned=owned)
+    return inside_findings(cluster.inside, planned, tuple(map(gpu_pool, fleet.pools)))
 
 
 def _name_findings(resources: Iterable[ExistingResource], stack: str | None) -> list[Finding]:

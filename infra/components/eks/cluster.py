@@ -62,8 +62,10 @@ class EksCluster(pulumi.ComponentResource):
         plan: EksFleetPlan,
         *,
         provider: aws.Provider,
+        profile: str | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
+        """profile: the provider's profile of the AWS configuration, for the kubeconfig too."""
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         region = catalog.aws_region(plan.cluster.region)
@@ -103,7 +105,7 @@ class EksCluster(pulumi.ComponentResource):
             [] if plan.cluster.existing else self._add_addons(name, plan, roles, node_role)
         )
         self.endpoint = self.cluster.endpoint
-        self.kubeconfig = _kubeconfig(self.cluster, plan.cluster.region)
+        self.kubeconfig = _kubeconfig(self.cluster, plan.cluster.region, profile)
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
 
     def _existing_control_plane(
@@ -144,15 +146,14 @@ class EksCluster(pulumi.ComponentResource):
         return [*addons, *identity]
 
 
-def _kubeconfig(cluster: aws.eks.Cluster, region: str) -> pulumi.Output[str]:
+def _kubeconfig(cluster: aws.eks.Cluster, region: str, profile: str | None) -> pulumi.Output[str]:
     def as_json(fields: Sequence[str]) -> str:
         name, endpoint, ca_data = fields
         kubeconfig = manifests.kubeconfig(
             cluster=name,
             server=endpoint,
             ca_data=ca_data,
-            command="aws",
-            arguments=_token_arguments(name, region),
+            plugin=manifests.eks_plugin(name, region, profile),
         )
         return json.dumps(kubeconfig)
 
@@ -171,7 +172,3 @@ def _with_version(plan: EksFleetPlan, version: str) -> EksFleetPlan:
             for pool in plan.pools
         ),
     )
-
-
-def _token_arguments(cluster: str, region: str) -> list[str]:
-    return ["eks", "get-token", "--cluster-name", cluster, "--region", region, "--output", "json"]

@@ -97,7 +97,10 @@ class GkeCluster(pulumi.ComponentResource):
         def as_json(fields: Sequence[str]) -> str:
             name, server, ca_data = fields
             kubeconfig = manifests.kubeconfig(
-                cluster=name, server=server, ca_data=ca_data, command="gke-gcloud-auth-plugin"
+                cluster=name,
+                server=server,
+                ca_data=ca_data,
+                plugin=manifests.GKE_PLUGIN,
             )
             return json.dumps(kubeconfig)
 

@@ -14,10 +14,10 @@ from slicewright.rehearsal.clouds.core.taints import Taint
 KUBERNETES = "1.36.2"
 MACHINE_ANNOTATION = "rehearsal.slicewright.io/machine"
 ADDRESS_ANNOTATION = "rehearsal.slicewright.io/shared-address"
-"""On nodes behind a NAT gateway: whose address registries see."""
+"""The annotation of a node behind a NAT gateway: the address that registries see."""
 
 DOWN_ANNOTATION = "rehearsal.slicewright.io/down"
-"""On nodes whose kubelet does not run: kwok does not make them Ready."""
+"""The annotation of a node whose kubelet does not run: kwok does not make it Ready."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from slicewright.doctor.checks.cluster import ClusterAnswers, DaemonSet, GpuOperator, Node
+from slicewright.doctor.ask.gpu_owners import answered, daemonsets, device_owners, gpu_operators
+from slicewright.doctor.checks.cluster import ClusterAnswers, Node
 from slicewright.doctor.checks.cluster_requirements import (
     wanted_apis,
     wanted_definitions,
     wanted_namespaces,
 )
-from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+from slicewright.doctor.findings import Answer, CannotAsk
 from slicewright.infra.plan import ExistingFleetPlan
 from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable, list_all
-from slicewright.live.access import Access, NoCluster, access, error_message
+from slicewright.live.access import NoCluster, access, error_message
 
 _EVERYTHING: Final = {"verb": "*", "group": "*", "resource": "*"}
 """The question that `kubectl auth can-i '*' '*' --all-namespaces` asks."""
@@ -34,21 +35,16 @@ def ask(fleet: ExistingFleetPlan) -> ClusterAnswers:
         raise CannotAsk(error_message(e, connected)) from None
 
     def answer(question: Callable[[Client], _T]) -> Answer[_T]:
-        return _answer(question, client, connected)
+        return answered(question, client, connected)
 
     return ClusterAnswers(
         server=connected.context.server,
         version=_version(version),
         administrator=answer(_may_do_everything),
         nodes=answer(lambda c: tuple(_node(raw) for raw in _all(c, "/api/v1/nodes"))),
-        daemonsets=answer(
-            lambda c: tuple(
-                daemonset
-                for raw in _all(c, "/apis/apps/v1/daemonsets")
-                for daemonset in _daemonset(raw)
-            )
-        ),
-        operators=answer(_operators),
+        daemonsets=answer(daemonsets),
+        operators=answer(gpu_operators),
+        owners=answer(device_owners),
         namespaces=answer(
             lambda c: frozenset(
                 name
@@ -65,15 +61,6 @@ def ask(fleet: ExistingFleetPlan) -> ClusterAnswers:
         ),
         apis=answer(lambda c: dict(_served(c, wanted_apis(fleet)))),
     )
-
-
-def _answer(question: Callable[[Client], _T], client: Client, connected: Access) -> Answer[_T]:
-    try:
-        return question(client)
-    except (ApiError, Unreachable) as e:
-        remedy = "run the command as an administrator of the cluster"
-        denied = isinstance(e, ApiError) and e.status == 403
-        return NotAnswered(why=error_message(e, connected), remedy=remedy if denied else "")
 
 
 def _version(answer: JsonObject) -> tuple[int, int]:
@@ -109,19 +96,6 @@ def _node(raw: JsonObject) -> Node:
     )
 
 
-def _daemonset(raw: JsonObject) -> Iterator[DaemonSet]:
-    metadata = raw["metadata"]
-    yield DaemonSet(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        images=tuple(c["image"] for c in raw["spec"]["template"]["spec"]["containers"]),
-        pods=int((raw.get("status") or {}).get("desiredNumberScheduled") or 0),
-        of_operator=any(
-            owner.get("kind") == "ClusterPolicy" for owner in metadata.get("ownerReferences") or ()
-        ),
-    )
-
-
 def _served(client: Client, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The APIServices that exist, each with the namespace of its Service."""
     for name in names:
@@ -132,25 +106,6 @@ def _served(client: Client, names: Iterable[str]) -> Iterator[tuple[str, str]]:
                 raise
             continue
         yield name, ((api_service.get("spec") or {}).get("service") or {}).get("namespace", "")
-
-
-def _operators(client: Client) -> tuple[GpuOperator, ...]:
-    """Returns no operators if the API server does not know their kind: none was ever installed."""
-    try:
-        policies: tuple[Any, ...] = _all(client, "/apis/nvidia.com/v1/clusterpolicies")
-    except ApiError as e:
-        if e.status != 404:
-            raise
-        return ()
-    return tuple(
-        GpuOperator(
-            name=raw["metadata"]["name"],
-            release_namespace=(raw["metadata"].get("annotations") or {}).get(
-                "meta.helm.sh/release-namespace"
-            ),
-        )
-        for raw in policies
-    )
 
 
 def _exists(client: Client, path: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from slicewright.doctor.checks.cluster_requirements import (
@@ -12,14 +12,24 @@ from slicewright.doctor.checks.cluster_requirements import (
     wanted_definitions,
     wanted_namespaces,
 )
+from slicewright.doctor.checks.gpu_operators import (
+    PlannedOperator,
+    has_operator,
+    operator_findings,
+)
+from slicewright.doctor.checks.gpu_owners import (
+    DaemonSet,
+    DeviceOwners,
+    GpuOperator,
+    gpu_pool,
+    owner_findings,
+)
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 from slicewright.infra import manifests
 from slicewright.infra.plan import ExistingFleetPlan, ExistingPoolPlan
 
 _STARTUP_POLICIES: Final = (1, 36)
 """The first version with MutatingAdmissionPolicy in v1. Source: Kubernetes enhancement KEP-3962."""
-_DEVICE_PLUGINS: Final = ("k8s-device-plugin", "nvidia-gpu-device-plugin")
-"""Last parts of the image names of NVIDIA's device plugin and of GKE's."""
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 """The taint that NVIDIA's operator tolerates. The fleet controller does not tolerate it."""
 _FEATURE_DISCOVERY: Final = "node-feature-discovery"
@@ -35,26 +45,6 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DaemonSet:
-    namespace: str
-    name: str
-    images: tuple[str, ...]
-    pods: int
-    """The number of nodes that should run its pod."""
-    of_operator: bool
-    """True if a GPU operator created it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuOperator:
-    """A ClusterPolicy."""
-
-    name: str
-    release_namespace: str | None
-    """The namespace of its Helm release. None: Helm did not create it."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ClusterAnswers:
     server: str
     version: tuple[int, int]
@@ -64,6 +54,7 @@ class ClusterAnswers:
     nodes: Answer[tuple[Node, ...]]
     daemonsets: Answer[tuple[DaemonSet, ...]]
     operators: Answer[tuple[GpuOperator, ...]]
+    owners: Answer[DeviceOwners] = field(default_factory=DeviceOwners)
     namespaces: Answer[frozenset[str]]
     """The existing ones of `wanted_namespaces`."""
     definitions: Answer[frozenset[str]]
@@ -80,10 +71,17 @@ def findings(
     yield _administrator(answers)
     yield from _nodes(fleet, answers.nodes)
     yield from _place(fleet, answers.nodes)
-    yield from _operator(fleet, answers.operators, owned)
-    yield from _device_plugins(answers.daemonsets)
+    planned = PlannedOperator(
+        namespace=fleet.operator.namespace,
+        adopted=fleet.operator.existing,
+        owned=owned.get(fleet.operator.namespace),
+    )
+    yield from operator_findings(planned, answers.operators, answers.owners)
+    pools = [gpu_pool(pool, pool.settings.select) for pool in fleet.pools]
+    created = {name for name, answer in owned.items() if answer == "yes"}
+    yield from owner_findings(answers.daemonsets, answers.owners, pools, own_namespaces=created)
     yield from _feature_discovery(fleet, answers.daemonsets)
-    yield from _namespaces(fleet, answers.namespaces, owned)
+    yield from _namespaces(fleet, answers, owned)
     yield from _definitions(fleet, answers.definitions)
     yield from _apis(fleet, answers.apis)
 
@@ -165,41 +163,6 @@ def _of_pool(pool: ExistingPoolPlan, selected: list[Node]) -> Finding:
     return ok(subject, f"{len(ready)} Ready")
 
 
-def _operator(
-    fleet: ExistingFleetPlan, answer: Answer[tuple[GpuOperator, ...]], owned: Mapping[str, Owned]
-) -> Iterator[Finding]:
-    subject = "GPU operator"
-    if isinstance(answer, NotAnswered):
-        yield not_asked(subject, answer)
-    elif fleet.operator.existing:
-        if answer:
-            yield ok(subject, f"ClusterPolicy {answer[0].name} exists, as the stack file says")
-        else:
-            yield fails(
-                subject,
-                "does not exist, but the stack file says gpu_operator.existing: true",
-                "remove `existing`, so that `up` installs one",
-            )
-    elif not answer:
-        yield ok(subject, "not installed: `up` installs one")
-    elif (
-        answer[0].release_namespace == fleet.operator.namespace
-        and owned.get(fleet.operator.namespace) == "yes"
-    ):
-        yield ok(subject, "exists, installed by this stack")
-    else:
-        where = (
-            f" in namespace {answer[0].release_namespace}" if answer[0].release_namespace else ""
-        )
-        yield fails(
-            subject,
-            f"one is installed{where} (ClusterPolicy {answer[0].name}), but a cluster can have "
-            "only one",
-            "write gpu_operator: {existing: true} to use it, or uninstall it"
-            + _unknown(owned.get(fleet.operator.namespace)),
-        )
-
-
 def _place(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
     """Checks that pods without GPUs find a node.
 
@@ -222,34 +185,6 @@ def _place(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterat
         f"every Ready node has taints ({named}), so {' and '.join(waiting)} would stay Pending",
         "add a node without taints, or remove the taints of one",
     )
-
-
-def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
-    """Checks that there is no second device plugin.
-
-    Two of them would register the same resources, and the kubelet keeps the last.
-    """
-    subject = "other device plugins of NVIDIA"
-    if isinstance(answer, NotAnswered):
-        yield not_asked(subject, answer)
-        return
-    plugins = [
-        daemonset
-        for daemonset in answer
-        if not daemonset.of_operator
-        and daemonset.pods
-        and any(map(_is_device_plugin, daemonset.images))
-    ]
-    for daemonset in plugins:
-        yield fails(
-            subject,
-            f"DaemonSet {daemonset.name} in namespace {daemonset.namespace} runs on "
-            f"{daemonset.pods} nodes, and registers the same GPUs as the operator's device plugin: "
-            "the kubelet keeps the one that registered last",
-            f"kubectl delete daemonset {daemonset.name} -n {daemonset.namespace}",
-        )
-    if not plugins:
-        yield ok(subject, "none")
 
 
 def _feature_discovery(
@@ -285,8 +220,10 @@ def _feature_discovery(
 
 
 def _namespaces(
-    fleet: ExistingFleetPlan, answer: Answer[frozenset[str]], owned: Mapping[str, Owned]
+    fleet: ExistingFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
+    answer = answers.namespaces
+    operator_exists = has_operator(answers.operators, answers.owners)
     if isinstance(answer, NotAnswered):
         yield not_asked("namespaces", answer)
         return
@@ -296,6 +233,14 @@ def _namespaces(
             yield ok(subject, "the name is free")
         elif owned.get(name) == "yes":
             yield ok(subject, "exists, created by this stack")
+        elif name == fleet.operator.namespace and operator_exists:
+            # Another namespace would bring a second operator into the cluster.
+            yield fails(
+                subject,
+                "already exists, and the cluster has a GPU operator",
+                "see the finding on the GPU operator: another namespace would bring a second one"
+                + _unknown(owned.get(name)),
+            )
         else:
             yield fails(
                 subject,
@@ -349,7 +294,3 @@ def _apis(fleet: ExistingFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterat
                 f"is already served from namespace {has}, and only one server is possible",
                 "write pod_autoscaling.existing: true to use it, or uninstall it",
             )
-
-
-def _is_device_plugin(image: str) -> bool:
-    return image.split("@")[0].rsplit("/", 1)[-1].split(":")[0] in _DEVICE_PLUGINS

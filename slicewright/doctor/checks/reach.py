@@ -21,6 +21,11 @@ class Reach:
     """None: the server accepts connections."""
 
 
+def may_ask(answer: Answer[Reach]) -> bool:
+    """True if a question to the server would not just time out."""
+    return isinstance(answer, Reach) and answer.why_not is None
+
+
 def reach(url: str) -> Answer[Reach]:
     """url: https://HOST[:PORT]. The connection sends nothing."""
     parts = urlsplit(url)

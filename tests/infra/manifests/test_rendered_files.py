@@ -236,8 +236,7 @@ def test_a_kubeconfig_has_no_secret_and_runs_the_clouds_own_command() -> None:
         cluster="c",
         server="https://h",
         ca_data="Q0E=",
-        command="aws",
-        arguments=["eks", "get-token"],
+        plugin=manifests.CredentialPlugin(command="aws", arguments=("eks", "get-token")),
     )
     (user,) = config["users"]
     assert set(user["user"]) == {"exec"}

@@ -245,6 +245,15 @@ def test_the_kubeconfig_has_no_secret(record: Record, stack: str) -> None:
     assert provider["clusterIdentifier"]
 
 
+def test_kubeconfig_of_gke_takes_the_credentials_that_pulumis_provider_takes(
+    record: Record,
+) -> None:
+    """Not gcloud's account: it may be missing, or another person's."""
+    (user,) = json.loads(one(record("gke-h100"), "providers:kubernetes")["kubeconfig"])["users"]
+    assert user["user"]["exec"]["command"] == "gke-gcloud-auth-plugin"
+    assert user["user"]["exec"]["args"] == ["--use_application_default_credentials"]
+
+
 @pytest.mark.parametrize("stack", BUILT)
 def test_no_resource_holds_a_secret(
     record: Record, as_json: Callable[[Any], str], stack: str

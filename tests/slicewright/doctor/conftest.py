@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slicewright import cli
+from slicewright.doctor.checks.gpu_owners import DeviceOwners, OwnerAnswers
 from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
 from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from slicewright.rehearsal.clouds.service import Cloud
@@ -21,6 +22,14 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every registry has every image: none is asked by a test of something else."""
     everywhere = frozenset({"amd64", "arm64"})
     monkeypatch.setattr("slicewright.doctor.preflight.registry.architectures", lambda _: everywhere)
+
+
+@pytest.fixture(autouse=True)
+def owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No existing cluster has an owner of GPUs: the fake control planes cannot be asked."""
+    nobody = OwnerAnswers(policies=(), owners=DeviceOwners(), daemonsets=())
+    for module in ("aws.existing", "google.project"):
+        monkeypatch.setattr(f"slicewright.doctor.ask.{module}.ask_inside", lambda _: nobody)
 
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"

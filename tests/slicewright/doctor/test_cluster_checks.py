@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from slicewright.doctor.checks.cluster import ClusterAnswers, DaemonSet, GpuOperator, Node, findings
+from slicewright.doctor.checks.cluster import ClusterAnswers, Node, findings
 from slicewright.doctor.checks.cluster_requirements import wanted_definitions
+from slicewright.doctor.checks.gpu_owners import DaemonSet, GpuOperator
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
 from slicewright.infra import plan, stack_file
 from slicewright.infra.plan import ExistingFleetPlan

@@ -13,9 +13,8 @@ from slicewright.teardown.access import NoAccess, client_of
 
 def kubeconfig(command: Path | str) -> str:
     server = "https://127.0.0.1:6443"
-    return json.dumps(
-        manifests.kubeconfig(cluster="c", server=server, ca_data=None, command=str(command))
-    )
+    plugin = manifests.CredentialPlugin(command=str(command), arguments=())
+    return json.dumps(manifests.kubeconfig(cluster="c", server=server, ca_data=None, plugin=plugin))
 
 
 def plugin(directory: Path, body: str) -> Path:

@@ -1,4 +1,4 @@
-"""What the chart installs, without HAMi-core's files, whose limits the simulated NVML obeys itself.
+"""The objects of the chart, without HAMi-core's files, whose limits the simulated NVML obeys itself.
 Its Jobs that make the webhook's certificate are replaced by the Secret. Source: Project-HAMi/HAMi
 v2.10.0, charts/hami/templates.
 """

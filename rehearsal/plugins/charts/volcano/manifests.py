@@ -1,4 +1,4 @@
-"""What the chart installs, but for the roles with which people may see its Jobs. Source:
+"""The objects of the chart, without the roles that let people see its Jobs. Source:
 volcano-sh/volcano v1.15.1, installer/helm/chart/volcano; its definitions and rights are its own.
 """
 

@@ -93,7 +93,7 @@ def merged(values: Mapping[str, Any]) -> JsonObject:
 
 
 def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Problems as (path, reason): unknown keys, wrong types, and what is not simulated."""
+    """Problems as (path, reason): unknown keys, wrong types, and keys that are not simulated."""
     problems = unfit(values, DEFAULTS, chart=f"volcano {VERSION}")
     if problems:
         return problems

@@ -1,4 +1,4 @@
-"""What the chart installs, without the files of HAMi-core that its hook copies to the node: the
+"""The objects of the chart, without the files of HAMi-core that its hook copies to the node: the
 simulated NVML obeys their limits itself. Source: Project-HAMi/volcano-vgpu-device-plugin,
 deployments/helm/volcano-vgpu-device-plugin/templates/daemonset.yaml of 1.12.0.
 """

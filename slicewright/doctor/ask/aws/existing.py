@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from slicewright.doctor.ask.aws.session import AwsSession, code_of
+from slicewright.doctor.ask.gpu_owners import ask_inside
 from slicewright.doctor.checks.eks.existing import ExistingEksCluster
-from slicewright.doctor.checks.reach import reach
+from slicewright.doctor.checks.gpu_owners import OwnerAnswers
+from slicewright.doctor.checks.reach import may_ask, reach
 from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.infra.manifests import eks_plugin, kubeconfig
 from slicewright.infra.plan import NODE_MONITORING, EksClusterPlan
 
 _NOT_THERE = "ResourceNotFoundException"
@@ -43,12 +46,13 @@ def ask_existing(
     network = description["resourcesVpcConfig"]
     # A cluster that is being created has no endpoint yet.
     endpoint = description.get("endpoint")
+    reached = reach(endpoint) if endpoint else NotAnswered(why="it has no endpoint yet")
     return ExistingEksCluster(
         status=description["status"],
         version=description["version"],
         public=network["endpointPublicAccess"],
         public_cidrs=tuple(network.get("publicAccessCidrs", ())),
-        reach=reach(endpoint) if endpoint else NotAnswered(why="it has no endpoint yet"),
+        reach=reached,
         monitored=session.answer("eks:DescribeAddon", lambda: _monitored(session, cluster.name)),
         groups=session.answer("eks:ListNodegroups", lambda: _groups(session, cluster.name)),
         mode=description.get("accessConfig", {}).get("authenticationMode", "CONFIG_MAP"),
@@ -62,6 +66,20 @@ def ask_existing(
         )
         if cluster.pod_identities
         else {},
+        inside=_inside(session, cluster, description) if may_ask(reached) else None,
+    )
+
+
+def _inside(
+    session: AwsSession, cluster: EksClusterPlan, description: Mapping[str, Any]
+) -> OwnerAnswers:
+    return ask_inside(
+        kubeconfig(
+            cluster=cluster.name,
+            server=description["endpoint"],
+            ca_data=description["certificateAuthority"]["data"],
+            plugin=eks_plugin(cluster.name, cluster.region, session.profile),
+        )
     )
 
 

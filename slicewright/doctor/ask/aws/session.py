@@ -39,6 +39,7 @@ class AwsSession:
             ) from None
         self.errors = exceptions
         self.region = region
+        self.profile = profile
         self.home = home_region(region)
         # Few retries: the person who asked can ask again.
         self._config = Config(

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from slicewright.doctor.ask.google.capacity import ask_keys, ask_reservations
 from slicewright.doctor.ask.google.session import GoogleSession
+from slicewright.doctor.ask.gpu_owners import ask_inside
 from slicewright.doctor.checks.gke.capacity import keys_needed, reservations_needed
 from slicewright.doctor.checks.gke.cluster import (
     APIS,
@@ -20,8 +21,9 @@ from slicewright.doctor.checks.gke.existing import ExistingGkeCluster
 from slicewright.doctor.checks.gke.network import Subnet, gpu_subnets_needed
 from slicewright.doctor.checks.gke.quotas import Quota
 from slicewright.doctor.checks.gke.rights import batches, needed
-from slicewright.doctor.checks.reach import reach
+from slicewright.doctor.checks.reach import may_ask, reach
 from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.infra.manifests import GKE_PLUGIN, kubeconfig
 from slicewright.infra.plan import GkeFleetPlan
 
 
@@ -84,6 +86,7 @@ def _existing(description: Mapping[str, Any] | NotAnswered | None) -> ExistingGk
     # Chooses the endpoint in the same way as infra/components/gke/existing_cluster.py.
     by_name = bool(dns.get("allowExternalTraffic")) and (private or not has_address)
     server = dns.get("endpoint") if by_name else description.get("endpoint")
+    reached = reach(f"https://{server}") if server else NotAnswered(why="it has no endpoint yet")
     return ExistingGkeCluster(
         status=description["status"],
         version=description.get("currentMasterVersion", ""),
@@ -99,7 +102,18 @@ def _existing(description: Mapping[str, Any] | NotAnswered | None) -> ExistingGk
         ),
         private=private and not by_name,
         pools=frozenset(pool["name"] for pool in description.get("nodePools", ())),
-        reach=reach(f"https://{server}") if server else NotAnswered(why="it has no endpoint yet"),
+        reach=reached,
+        inside=ask_inside(
+            kubeconfig(
+                cluster=description["name"],
+                server=f"https://{server}",
+                # The certificate of a DNS endpoint is a public one.
+                ca_data=None if by_name else description["masterAuth"]["clusterCaCertificate"],
+                plugin=GKE_PLUGIN,
+            )
+        )
+        if may_ask(reached)
+        else None,
     )
 
 

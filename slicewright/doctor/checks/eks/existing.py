@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from slicewright.doctor.checks.gpu_owners import OwnerAnswers
 from slicewright.doctor.checks.reach import Reach
 from slicewright.doctor.findings import (
     Answer,
@@ -41,6 +42,8 @@ class ExistingEksCluster:
     associations: Answer[Mapping[tuple[str, str], str]] = field(default_factory=dict)
     """Namespace and service account -> ID of its pod identity. Asked for only if the plan has any.
     """
+    inside: OwnerAnswers | None = None
+    """The owners of GPUs in it. None: it was not asked."""
 
 
 def existing_cluster(

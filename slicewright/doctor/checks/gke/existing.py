@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from slicewright.doctor.checks.gpu_owners import OwnerAnswers
 from slicewright.doctor.checks.reach import Reach
 from slicewright.doctor.findings import (
     Answer,
@@ -36,6 +37,8 @@ class ExistingGkeCluster:
     """The result of a connection from here to its endpoint."""
     pools: frozenset[str]
     """Names of its node pools."""
+    inside: OwnerAnswers | None = None
+    """The owners of GPUs in it. None: it was not asked."""
 
 
 def existing_cluster(
