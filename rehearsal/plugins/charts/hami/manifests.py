@@ -1,6 +1,7 @@
-"""The objects of the chart, without HAMi-core's files, whose limits the simulated NVML obeys itself.
-Its Jobs that make the webhook's certificate are replaced by the Secret. Source: Project-HAMi/HAMi
-v2.10.0, charts/hami/templates.
+"""The objects of the chart, without HAMi-core's files: the simulated NVML obeys their limits itself.
+
+The Secret replaces the chart's Jobs that make the webhook's certificate. Source:
+Project-HAMi/HAMi v2.10.0, charts/hami/templates.
 """
 
 from __future__ import annotations
