@@ -1,4 +1,4 @@
-"""The objects of the chart, without HAMi-core's files: the simulated NVML obeys their limits itself.
+"""The objects of the chart, without HAMi-core: the simulated NVML obeys its limits itself.
 
 The Secret replaces the chart's Jobs that make the webhook's certificate. Source:
 Project-HAMi/HAMi v2.10.0, charts/hami/templates.
