@@ -61,7 +61,7 @@ def test_another_existing_cluster_is_shown_without_contradiction() -> None:
     assert [line for line in lines if "replace:" in line] == [
         "fleet: replace: cluster.context shared -> gpu-sharing",
         "fleet: replace: fractional.provider hami -> none",
-        "fleet: replace: fractional.existing false -> none",
+        "fleet: replace: fractional.existing False -> none",
     ]
     assert [line for line in lines if line.startswith("pool")] == [
         "pool shared: gone, its nodes and the pods on them stay",
