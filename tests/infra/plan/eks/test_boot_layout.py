@@ -67,6 +67,26 @@ def test_mig_manager_stays_off_the_nodes_and_sets_no_layout_by_default() -> None
     assert pool.labels["nvidia.com/gpu.deploy.mig-manager"] == "false"
     values = manifests.operator_values(fleet, manifests.operator_files(fleet))
     assert values["migManager"]["config"]["default"] == ""
+    assert values["migManager"]["enabled"] is False
+
+
+def test_mig_manager_is_installed_for_the_other_pools() -> None:
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "us-east-1"},
+        "node_pools": [
+            {
+                "name": mode,
+                "machine_type": "p5.48xlarge",
+                "nodes": {"count": 1},
+                "partition": {"mode": mode, "layout": {"3g.40gb": 2}},
+            }
+            for mode in ("boot", "operator")
+        ],
+    }
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    manager = manifests.operator_values(fleet, manifests.operator_files(fleet))["migManager"]
+    assert (manager["enabled"], manager["config"]["default"]) == (True, "")
 
 
 def test_user_data_has_the_program_and_names_the_layout() -> None:
