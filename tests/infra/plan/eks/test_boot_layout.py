@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import email
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from slicewright.infra.manifests.eks.karpenter import node_class
 from slicewright.infra.manifests.rollout_warnings import rollout_warnings
 from slicewright.infra.plan.partition.boot import boot_layout
 from slicewright.rehearsal.clouds.aws.ec2.user_data import node_config
+from tests.recorder import Made
 
 LABEL = "slicewright.io/boot-layout"
 LIMIT = 10_000
@@ -252,3 +254,34 @@ def test_nodes_are_replaced_as_many_at_a_time_as_the_rollout_allows(
         (pool,) = planned(partition=layout, rollout=rollout, nodes={"count": 4}).pools
         update = pool.settings.update
         assert (update.max_unavailable, update.max_unavailable_percent) == expected
+
+
+FLEET = """\
+cloud: eks
+cluster: {name: c, region: us-west-2}
+node_pools:
+- name: a
+  machine_type: p5.48xlarge
+  nodes: {count: 2}
+  partition: {mode: boot, layout: {3g.40gb: 2}}
+"""
+
+
+def test_each_boot_layout_has_agents_of_its_own(record: Callable[..., list[Made]]) -> None:
+    made = record("test", fleet=FLEET)
+
+    def inputs(kind: str, name: str) -> Any:
+        (found,) = (m.inputs for m in made if m.type.endswith(kind) and m.name == name)
+        return found
+
+    digest = inputs(":GPUPool", "gpu-pool-a")["spec"]["bootLayout"]
+    agents = inputs(":DaemonSet", f"node-agent-a-{digest}")
+    assert agents["metadata"]["name"] == f"node-agent-a-{digest}"
+    nodes = {"slicewright.io/pool": "a", LABEL: digest}
+    assert agents["spec"]["template"]["spec"]["nodeSelector"] == nodes
+    assert nodes.items() <= agents["spec"]["selector"]["matchLabels"].items()
+    template = inputs(":LaunchTemplate", "eks-a")
+    assert node_config({"UserData": template["userData"]}).labels == ((LABEL, digest),)
+    group = inputs(":NodeGroup", "eks-a")
+    assert group["labels"]["nvidia.com/gpu.deploy.mig-manager"] == "false"
+    assert LABEL not in group["labels"], "EKS would set it on nodes with the old layout too"
