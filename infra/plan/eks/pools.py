@@ -131,7 +131,7 @@ def _template(
 def _with_gpu_settings(
     template: EksTemplate, pool: stack_file.EksPool, common: PoolPlan
 ) -> EksTemplate:
-    """The template with the settings by which a node partitions its GPUs when it boots."""
+    """The template with the GPU settings that its nodes boot with."""
     if with_bottlerocket(pool):
         bottlerocket = settings_of(pool, common.gpu, common.offer.sharing)
         return replace(template, bottlerocket=bottlerocket)
