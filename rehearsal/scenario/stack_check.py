@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from slicewright.infra import catalog, plan, stack_file
 from slicewright.infra.plan import EksFleetPlan, ExistingFleetPlan, FleetPlan
 from slicewright.rehearsal.cluster.silicon.models import models
+from slicewright.rehearsal.host.toolchain import tools
 from slicewright.rehearsal.scenario.environment import PROJECT
 from slicewright.rehearsal.scenario.errors import NoSuchStack
 from slicewright.rehearsal.scenario.existing_cluster.nodes import fake_key
@@ -167,9 +168,9 @@ def _mps(fleet: EksFleetPlan | ExistingFleetPlan) -> Iterator[stack_file.Problem
         if any(s.strategy == "mps" for s in pool.offer.sharing):
             yield stack_file.Problem(
                 path=("node_pools", i, "sharing"),
-                reason=f"{_CANNOT} its NVIDIA device plugin is v0.19.0, whose MPS control daemon "
-                "gets one config for all nodes (k8s-device-plugin #1645 and #1827), so that "
-                "beside pools that do not share alike these nodes would offer no GPU",
+                reason=f"{_CANNOT} its NVIDIA device plugin is v{tools.DEVICE_PLUGIN}, whose MPS "
+                "control daemon gets one config for all nodes (k8s-device-plugin #1645 and #1827), "
+                "so that beside pools that do not share alike these nodes would offer no GPU",
                 instead="for a rehearsal give all pools of the operator the same sharing, write "
                 "mode: time-slicing, or use GKE",
                 source=_OPERATOR,

@@ -93,30 +93,22 @@ def _components(
             "enabled": operator.dcgm_exporter.enabled,
             "serviceMonitor": _service_monitor(operator),
         },
-        "migManager": _mig_manager(operator, files, default=_default_layout(plan)),
+        "migManager": _mig_manager(plan, operator, files),
     }
 
 
-def _default_layout(plan: FleetPlan) -> str:
-    """The layout of nodes without a label. Empty: the operator sets none.
-
-    If somebody removed the label that keeps mig-manager off nodes partitioned at boot, the
-    operator's default would make it delete their partitions. Source: NVIDIA/gpu-operator,
-    controllers/state_manager.go.
-    """
-    assert plan.operator is not None
-    if any(pool.boot_layout is not None for pool in plan.pools):
-        return ""
-    return plan.operator.mig_manager.default_config
-
-
-def _mig_manager(operator: GpuOperator, files: OperatorFiles, *, default: str) -> JsonObject:
+def _mig_manager(plan: FleetPlan, operator: GpuOperator, files: OperatorFiles) -> JsonObject:
     reboots = "true" if operator.mig_manager.with_reboot else "false"
+    # If somebody removed the label that keeps mig-manager off nodes partitioned at boot, the
+    # operator's default layout would make it delete their partitions. Source: NVIDIA/gpu-operator,
+    # controllers/state_manager.go.
+    at_boot = any(pool.boot_layout is not None for pool in plan.pools)
     return {
-        "enabled": True,
+        # Not where every pool that has MIG is partitioned when its nodes boot.
+        "enabled": not at_boot or any(pool.offer.mig_config is not None for pool in plan.pools),
         "config": {
             "name": files.mig_layouts.name,
-            "default": default,
+            "default": "" if at_boot else operator.mig_manager.default_config,
         },
         # Strings: the chart passes them on as environment variables.
         "env": [{"name": "WITH_REBOOT", "value": reboots}, *_kubelet_service(operator)],

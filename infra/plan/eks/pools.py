@@ -28,7 +28,7 @@ from slicewright.infra.plan.machines.regions import check_aws_zones, check_offer
 from slicewright.infra.plan.model.launch_templates import EksTemplate, Interface
 from slicewright.infra.plan.model.nodes import WHOLE_GPU
 from slicewright.infra.plan.model.offers import Offer
-from slicewright.infra.plan.model.pools import EksPoolPlan, EksSettings
+from slicewright.infra.plan.model.pools import EksPoolPlan, EksSettings, PoolPlan
 from slicewright.infra.plan.partition.boot import boot_layout, partitioned_at_boot
 from slicewright.infra.plan.partition.bottlerocket import (
     check_system,
@@ -82,11 +82,8 @@ def eks_pool(
     if common is None:
         return None
     yield from _check_addresses(common.offer, machines, path)
-    if template is not None and with_bottlerocket(pool):
-        bottlerocket = settings_of(pool, common.gpu, common.offer.sharing)
-        template = replace(template, bottlerocket=bottlerocket)
-    if template is not None and partitioned_at_boot(pool):
-        template = replace(template, boot=boot_layout(common.gpu, common.offer.layouts))
+    if template is not None:
+        template = _with_gpu_settings(template, pool, common)
     settings = EksSettings(
         machine=gpu_machine.machine,
         other_machines=other_types,
@@ -130,6 +127,18 @@ def _template(
             or partitioned_at_boot(pool),
         )
     )
+
+
+def _with_gpu_settings(
+    template: EksTemplate, pool: stack_file.EksPool, common: PoolPlan
+) -> EksTemplate:
+    """The template with the GPU settings that its nodes boot with."""
+    if with_bottlerocket(pool):
+        bottlerocket = settings_of(pool, common.gpu, common.offer.sharing)
+        return replace(template, bottlerocket=bottlerocket)
+    if partitioned_at_boot(pool):
+        return replace(template, boot=boot_layout(common.gpu, common.offer.layouts))
+    return template
 
 
 def _with_node_maker(

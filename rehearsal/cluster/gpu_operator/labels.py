@@ -55,8 +55,8 @@ def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy
             changes[MIG_MANAGER] = "true"
         if policy.mig_manager.enabled and policy.mig_default and not labels.get(MIG_CONFIG):
             changes[MIG_CONFIG] = policy.mig_default
-    elif MIG_MANAGER in labels:
-        changes[MIG_MANAGER] = None
+    # The label of a node without MIG stays: an administrator may have set it before its GPUs were
+    # discovered.
     return changes
 
 

@@ -65,7 +65,7 @@ systemd-services:
 """The map default-gpu-clients: services that mig-manager stops while it changes MIG mode."""
 
 # With an empty migManager.config.name, mig-manager 0.14 and newer generate all-<profile> for the
-# hardware. The rehearsal builds 0.13.1, so here are only the two that need no hardware.
+# hardware. Here are only the two that need no hardware, for a mig-manager without that.
 DEFAULT_LAYOUTS = """\
 version: v1
 mig-configs:

@@ -143,8 +143,8 @@ def _nvidia(
 
 _PULUMI = "3.259.0"
 _KUBERNETES = "1.36.2"
-_MIG_PARTED = "0.13.1"
-_DEVICE_PLUGIN = "0.19.0"
+MIG_PARTED = "0.15.1"
+DEVICE_PLUGIN = "0.19.3"
 _KUBERNETES_VERSION = "k8s.io/component-base/version"
 
 TOOLS: tuple[Tool, ...] = (
@@ -211,7 +211,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     _nvidia(
         "mig-parted",
-        _MIG_PARTED,
+        MIG_PARTED,
         module="github.com/NVIDIA/mig-parted",
         directory="mig_parted",
         binaries={"mig_parted": "nvidia-mig-parted", "mig_manager": "nvidia-mig-manager"},
@@ -219,7 +219,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     _nvidia(
         "device-plugin",
-        _DEVICE_PLUGIN,
+        DEVICE_PLUGIN,
         module="github.com/NVIDIA/k8s-device-plugin",
         directory="device_plugin",
         binaries={
@@ -232,7 +232,7 @@ TOOLS: tuple[Tool, ...] = (
         # Of the same module, but beside it, so that the others are not built again because of it.
         # Its flags cannot report a version.
         name="config-manager",
-        version=_DEVICE_PLUGIN,
+        version=DEVICE_PLUGIN,
         binaries=(
             Binary(
                 field="config_manager",
@@ -247,7 +247,7 @@ TOOLS: tuple[Tool, ...] = (
     # version.
     _nvidia(
         "mps-control-daemon",
-        _DEVICE_PLUGIN,
+        DEVICE_PLUGIN,
         module="github.com/NVIDIA/k8s-device-plugin",
         directory="mps_control_daemon",
         binaries={"mps_control_daemon": "mps-control-daemon"},

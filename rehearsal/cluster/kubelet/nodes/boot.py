@@ -27,6 +27,13 @@ _RUN: Final = Path("/run/slicewright")
 _UNITS: Final = Path("/etc/systemd/system")
 _KUBELETS_UNIT: Final = "nodeadm-run.service"
 _DRIVER: Final = Path("/opt/nvidia/lib64")
+_PATH: Final = "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENVIRONMENT: Final = {
+    "LD_LIBRARY_PATH": str(_DRIVER),
+    "PYTHONPATH": str(SOURCE),
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "HOME": "/root",
+}
 _NVIDIA_SMI: Final = "slicewright.rehearsal.cluster.node.nvidia_smi"
 _SYSTEMCTL: Final = """\
 #!/bin/sh
@@ -137,16 +144,18 @@ class Boot:
 
     def _execute(self, program: str, *arguments: str) -> int:
         """Returns its exit code. As root, like every unit."""
+        with self._lock:
+            if self._reboots:
+                return 1
+            self._process = process = launcher.start(self._specify(program, arguments))
+        process.wait()
+        return launcher.stop(process, grace_s=0)
+
+    def _specify(self, program: str, arguments: Sequence[str]) -> launcher.LaunchSpec:
         programs = self._directory("bin")
-        spec = launcher.LaunchSpec(
+        return launcher.LaunchSpec(
             argv=(str(programs / program), *arguments),
-            env={
-                "PATH": f"{programs}:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
-                "LD_LIBRARY_PATH": str(_DRIVER),
-                "PYTHONPATH": str(SOURCE),
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "HOME": "/root",
-            },
+            env={**_ENVIRONMENT, "PATH": f"{programs}:{_PATH}"},
             node_root=self._files.root,
             log=self.console,
             binds=(
@@ -164,12 +173,6 @@ class Boot:
                 *PACKAGES,
             ),
         )
-        with self._lock:
-            if self._reboots:
-                return 1
-            self._process = process = launcher.start(spec)
-        process.wait()
-        return launcher.stop(process, grace_s=0)
 
     def _bind(self, name: str, target: Path) -> launcher.Bind:
         return launcher.Bind(source=self._directory(name), target=target, read_only=False)

@@ -339,6 +339,7 @@ class SimulatedNode:
             await asyncio.sleep(down_s - UNHEARD_S)
         self._ledger.restart()
         if not await self._run_user_data():
+            await self._mark_down(True)
             return
         await self._start_services()
         await self._start_sockets()

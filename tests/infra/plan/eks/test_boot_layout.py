@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import email
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from slicewright.infra.manifests.eks.karpenter import node_class
 from slicewright.infra.manifests.rollout_warnings import rollout_warnings
 from slicewright.infra.plan.partition.boot import boot_layout
 from slicewright.rehearsal.clouds.aws.ec2.user_data import node_config
+from tests.recorder import Made
 
 LABEL = "slicewright.io/boot-layout"
 LIMIT = 10_000
@@ -67,6 +69,26 @@ def test_mig_manager_stays_off_the_nodes_and_sets_no_layout_by_default() -> None
     assert pool.labels["nvidia.com/gpu.deploy.mig-manager"] == "false"
     values = manifests.operator_values(fleet, manifests.operator_files(fleet))
     assert values["migManager"]["config"]["default"] == ""
+    assert values["migManager"]["enabled"] is False
+
+
+def test_mig_manager_is_installed_for_the_other_pools() -> None:
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "us-east-1"},
+        "node_pools": [
+            {
+                "name": mode,
+                "machine_type": "p5.48xlarge",
+                "nodes": {"count": 1},
+                "partition": {"mode": mode, "layout": {"3g.40gb": 2}},
+            }
+            for mode in ("boot", "operator")
+        ],
+    }
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    manager = manifests.operator_values(fleet, manifests.operator_files(fleet))["migManager"]
+    assert (manager["enabled"], manager["config"]["default"]) == (True, "")
 
 
 def test_user_data_has_the_program_and_names_the_layout() -> None:
@@ -232,3 +254,34 @@ def test_nodes_are_replaced_as_many_at_a_time_as_the_rollout_allows(
         (pool,) = planned(partition=layout, rollout=rollout, nodes={"count": 4}).pools
         update = pool.settings.update
         assert (update.max_unavailable, update.max_unavailable_percent) == expected
+
+
+FLEET = """\
+cloud: eks
+cluster: {name: c, region: us-west-2}
+node_pools:
+- name: a
+  machine_type: p5.48xlarge
+  nodes: {count: 2}
+  partition: {mode: boot, layout: {3g.40gb: 2}}
+"""
+
+
+def test_each_boot_layout_has_agents_of_its_own(record: Callable[..., list[Made]]) -> None:
+    made = record("test", fleet=FLEET)
+
+    def inputs(kind: str, name: str) -> Any:
+        (found,) = (m.inputs for m in made if m.type.endswith(kind) and m.name == name)
+        return found
+
+    digest = inputs(":GPUPool", "gpu-pool-a")["spec"]["bootLayout"]
+    agents = inputs(":DaemonSet", f"node-agent-a-{digest}")
+    assert agents["metadata"]["name"] == f"node-agent-a-{digest}"
+    nodes = {"slicewright.io/pool": "a", LABEL: digest}
+    assert agents["spec"]["template"]["spec"]["nodeSelector"] == nodes
+    assert nodes.items() <= agents["spec"]["selector"]["matchLabels"].items()
+    template = inputs(":LaunchTemplate", "eks-a")
+    assert node_config({"UserData": template["userData"]}).labels == ((LABEL, digest),)
+    group = inputs(":NodeGroup", "eks-a")
+    assert group["labels"]["nvidia.com/gpu.deploy.mig-manager"] == "false"
+    assert LABEL not in group["labels"], "EKS would set it on nodes with the old layout too"

@@ -105,3 +105,9 @@ def test_the_default_layout_is_written_once(
 def test_a_node_that_lost_its_gpus_loses_the_labels() -> None:
     made = changes({"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.driver": "true"})
     assert made == {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.driver": None}
+
+
+def test_a_label_that_keeps_mig_manager_away_stays_before_the_gpus_are_discovered() -> None:
+    label = "nvidia.com/gpu.deploy.mig-manager"
+    assert label not in changes({PCI: "true", label: "false"})
+    assert label not in changes({PCI: "true", "nvidia.com/mig.capable": "true", label: "false"})

@@ -151,7 +151,7 @@ def test_a_user_without_privilege_cannot_apply(make_node: Any) -> None:
         node.toolchain.mig_parted, "apply", "-f", _CONFIG, "-c", "seven", binds=(bind,), uid=65532
     )
     assert code == 1
-    assert "Insufficient Permissions" in output
+    assert "ERROR_NO_PERMISSION" in output
     assert not state.load(node.files.silicon).gpus[0].mig
 
 
