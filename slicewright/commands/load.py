@@ -33,7 +33,7 @@ _MOST: Final = 100_000
 _COMPLAINTS: Final = 5
 """Number of failure reasons that are shown."""
 _COMPLAINT_LENGTH: Final = 300
-_LARGEST_KEY: Final = 2**20
+_LARGEST_KEY: Final = 65536
 _TELL_S: Final = 5
 """Interval of progress lines without a terminal."""
 
@@ -241,9 +241,13 @@ def _key(file: str | None) -> str | None:
     if file is None:
         return None
     try:
-        return read_text(file, largest=_LARGEST_KEY).strip()
+        key = read_text(file, largest=_LARGEST_KEY).strip()
     except NotAFile as e:
         raise _Wrong(f"--key-file {file}: {e}") from None
+    # Others cannot stand in a header. The message must not quote them.
+    if not key or not key.isascii() or not key.isprintable():
+        raise _Wrong(f"--key-file {file}: an API key must be one line of ASCII characters")
+    return key
 
 
 @contextmanager
