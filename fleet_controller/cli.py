@@ -26,7 +26,9 @@ from slicewright.kubeapi.election import Election
 from slicewright.telemetry import log
 from slicewright.telemetry.endpoints import serve
 from slicewright.telemetry.plain import plain
+from slicewright.telemetry.ports import port as listening_port
 from slicewright.telemetry.signals import at_signal
+from slicewright.telemetry.streams import open_closed_streams
 
 # One API call may take 30 s, and a pass makes many of them.
 _STALLED_S = 300.0
@@ -35,6 +37,7 @@ _USER_AGENT = "slicewright-fleet-controller"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    open_closed_streams()
     port = _parse(arguments)
     log.start()
     try:
@@ -68,7 +71,7 @@ def _parse(arguments: Sequence[str] | None) -> int:
     )
     parser.add_argument(
         "--port",
-        type=int,
+        type=listening_port,
         default=CONTROLLER_PORT,
         help="port of /healthz, /readyz and /metrics, on the address in POD_IP "
         f"(default {CONTROLLER_PORT})",

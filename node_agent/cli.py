@@ -11,8 +11,6 @@ one, 2 cannot start, 3 its fork server ended and it must be restarted.
 from __future__ import annotations
 
 import argparse
-import io
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -26,17 +24,26 @@ from slicewright.apis.version import VERSION
 from slicewright.node_agent.commands.exit_codes import RESTART_NEEDED, UNKNOWN, WRONG_USE, WrongUse
 from slicewright.node_agent.nvml.prober import ForkServerEnded
 from slicewright.telemetry.plain import plain_stream
+from slicewright.telemetry.streams import drop_output, open_closed_streams, replace_unencodable
 
 COMMANDS: Final = ("show", "verify", "prove", "apply", "clear", "watch", "attribution")
 """Commands in the order of the help. Each is a module of slicewright.node_agent.commands."""
+_SERVICES: Final = (["watch"], ["attribution"])
+"""Commands whose only output is their log, on stderr."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    # A terminal without box-drawing characters gets question marks, not a traceback.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+    argv = sys.argv[1:] if arguments is None else arguments
+    if open_closed_streams() and list(argv[:1]) not in _SERVICES:
+        print(
+            "slicewright-agent: stdout is closed, so the result cannot be written; open it, or "
+            "redirect it to /dev/null",
+            file=sys.stderr,
+        )
+        return UNKNOWN
+    replace_unencodable()
     with redirect_stdout(plain_stream(sys.stdout)), redirect_stderr(plain_stream(sys.stderr)):
-        return _run(sys.argv[1:] if arguments is None else arguments)
+        return _run(argv)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -53,12 +60,12 @@ def _run(arguments: Sequence[str]) -> int:
         return RESTART_NEEDED
     except BrokenPipeError:
         # `show | head`: the reader has closed the pipe, and another flush at exit would fail again.
-        _discard_output()
+        drop_output()
         return 128 + signal.SIGPIPE
     except OSError as e:
         # For example a full disk with `show > file`.
         _print_problem(f"{e.filename or parsed.command}: {e.strerror or e}")
-        _discard_output()
+        drop_output()
         return UNKNOWN
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -85,7 +92,3 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def _print_problem(message: str) -> None:
     lines = (f"slicewright-agent: {line}" for line in message.splitlines())
     print("\n".join(lines), file=sys.stderr)
-
-
-def _discard_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -32,10 +32,11 @@ def open_closed_streams() -> bool:
 
 def replace_unencodable() -> None:
     """Prints a question mark in place of a character that the encoding of stdout lacks, such as
-    one for drawing boxes.
+    one for drawing boxes, and reads one in place of an invalid one.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def drop_output() -> None:

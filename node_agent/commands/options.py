@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Final
 
 from slicewright.node_agent.nvml.cold_start import with_cold_start
+from slicewright.telemetry.ports import port as listening_port
 
 _LONGEST_WAIT_S: Final = 24 * 3600
 
@@ -85,7 +87,7 @@ def add_service(parser: argparse.ArgumentParser, *, repeats: str, port: int) -> 
     )
     parser.add_argument(
         "--port",
-        type=int,
+        type=listening_port,
         default=port,
         help=f"port of /healthz, /readyz, /metrics on POD_IP (default {port})",
     )
@@ -95,9 +97,11 @@ def seconds(text: str, least: float = 0.1, most: int = 3600) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+        number = math.nan
     if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"{text} must be between {least:g} and {most} seconds")
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not a number of seconds from {least:g} to {most}"
+        )
     return number
 
 

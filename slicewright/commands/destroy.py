@@ -14,6 +14,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from slicewright.commands import cluster_options, stack_files
+from slicewright.commands.ranges import minutes
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
@@ -106,14 +107,14 @@ def _add_waits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         metavar="MINUTES",
-        type=_minutes,
+        type=minutes,
         default=float(_WAIT_MINUTES),
         help="time limit for retrying deletions that the cloud refuses (default: %(default)g)",
     )
     parser.add_argument(
         "--drain-wait",
         metavar="MINUTES",
-        type=_minutes,
+        type=minutes,
         default=5.0,
         help="time limit for pods, for load balancers and for volumes to disappear "
         "(default: %(default)g each)",
@@ -282,13 +283,3 @@ def _show(report: Report, console: Console) -> None:
 def _say(problem: str, code: int) -> int:
     print(f"slicewright destroy: {stack_file.plain(problem)}", file=sys.stderr)
     return code
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = -1.0
-    if not 0 <= minutes < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes, 0 or more")
-    return minutes

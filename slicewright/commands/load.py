@@ -14,6 +14,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from slicewright.commands import cluster_options
+from slicewright.commands.ranges import duration, whole
 from slicewright.commands.status import say
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
@@ -27,10 +28,12 @@ from slicewright.processes.foreign_files import NotAFile, read_bytes, read_text
 from slicewright.processes.foreign_json import NotReadable, read_object
 
 _USERS: Final = 8
+_MOST: Final = 100_000
+"""The limit of users, of requests per second, and of tokens."""
 _COMPLAINTS: Final = 5
 """Number of failure reasons that are shown."""
 _COMPLAINT_LENGTH: Final = 300
-_LARGEST_KEY: Final = 2**20
+_LARGEST_KEY: Final = 65536
 _TELL_S: Final = 5
 """Interval of progress lines without a terminal."""
 
@@ -57,7 +60,11 @@ def add_parser(commands: Any) -> None:
         "--model", metavar="NAME", help="name of the model (default: the workload's)"
     )
     parser.add_argument(
-        "--tokens", type=_count, default=64, metavar="N", help="tokens per answer (default: 64)"
+        "--tokens",
+        type=whole(1, _MOST),
+        default=64,
+        metavar="N",
+        help="tokens per answer (default: 64)",
     )
     parser.add_argument("--body", metavar="FILE", help="a request of your own, as JSON")
     parser.add_argument("--key-file", metavar="FILE", help="file with the server's API key")
@@ -75,16 +82,19 @@ def _add_pace(parser: argparse.ArgumentParser) -> None:
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument(
         "--users",
-        type=_count,
+        type=whole(1, _MOST),
         metavar="N",
         help=f"concurrent users, each with one request in flight (default: {_USERS})",
     )
     pace.add_argument(
-        "--rate", type=_count, metavar="N", help="requests per second, regardless of answers"
+        "--rate",
+        type=whole(1, _MOST),
+        metavar="N",
+        help="requests per second, regardless of answers",
     )
     parser.add_argument(
         "--duration",
-        type=_duration,
+        type=duration,
         default=30,
         metavar="TIME",
         help="length of the test, such as 5m (default: 30s)",
@@ -231,9 +241,13 @@ def _key(file: str | None) -> str | None:
     if file is None:
         return None
     try:
-        return read_text(file, largest=_LARGEST_KEY).strip()
+        key = read_text(file, largest=_LARGEST_KEY).strip()
     except NotAFile as e:
         raise _Wrong(f"--key-file {file}: {e}") from None
+    # Others cannot stand in a header. The message must not quote them.
+    if not key or not key.isascii() or not key.isprintable():
+        raise _Wrong(f"--key-file {file}: an API key must be one line of ASCII characters")
+    return key
 
 
 @contextmanager
@@ -262,18 +276,3 @@ def _show(load: Load, measured: Results, console: Console) -> None:
     if len(load.targets) > 1:
         console.print()
         console.print(table(load, measured))
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 100000")
-    return number
-
-
-def _duration(text: str) -> int:
-    """Seconds."""
-    units = {"s": 1, "m": 60, "h": 3600}
-    if not text[:-1].isdigit() or text[-1:] not in units or int(text[:-1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a duration; use for example 30s or 5m")
-    return int(text[:-1]) * units[text[-1]]

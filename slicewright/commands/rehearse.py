@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from slicewright.commands.ranges import whole
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _EVERY = "an environment; may be given more than once (default: all in the direc
 _SINGLE = "the environment (default: from the shell's exports, else the only running one)"
 _DEFAULT_STACKS = ("gke-h100", "eks-a100")
 _LATER = "wrong-layout"
+_MOST_GPUS = 16
+"""The most GPUs of a machine in the catalog."""
 _FAULTS = {
     "xid": "a double-bit memory error, Xid 48, after which the driver asks for a reset of the GPU",
     "lost-gpu": "the GPU falls off the bus",
@@ -118,7 +121,7 @@ def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None
             "the node's name; for wrong-layout the index of the node in the pool, in order of "
             "creation, from 0 (default: 0)",
         ),
-        ("--gpu", int, 0, "index of the GPU in the node, from 0 (default: 0)"),
+        ("--gpu", whole(0, _MOST_GPUS - 1), 0, "index of the GPU in the node, from 0 (default: 0)"),
         (
             "--profile",
             str,

@@ -26,7 +26,8 @@ def read_bytes(file: str, *, largest: int = LARGEST) -> bytes:
         reason = e.strerror if isinstance(e, OSError) else str(e)
         raise NotAFile(reason or str(e)) from None
     if len(content) > largest:
-        raise NotAFile(f"larger than {largest // 2**20} MiB")
+        limit = f"{largest // 2**20} MiB" if largest >= 2**20 else f"{largest // 2**10} KiB"
+        raise NotAFile(f"larger than {limit}")
     return content
 
 

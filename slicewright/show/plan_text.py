@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from slicewright.apis.names import MIG_CONFIG_LABEL
 from slicewright.infra import manifests, plan, stack_file
 from slicewright.infra.catalog import Gpu
 from slicewright.infra.geometry import Placement
@@ -224,6 +225,10 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
         which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
         placed = placements_of(pool.gpu, layout)
         _gpu(pool.gpu, f"{which} of each node", placed, console, landing)
+    if pool.offer.mig_config is not None:
+        # Warnings and `status` call the layout by this name, which the stack file does not have.
+        name = f"{pool.offer.mig_config} (label {MIG_CONFIG_LABEL})"
+        _line(console, f"  layout's name   {name}")
     for share in pool.offer.sharing:
         name = share.resource.removeprefix("nvidia.com/")
         _line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")

@@ -141,7 +141,7 @@ def test_without_a_driver_show_says_so(agent: Run) -> None:
         (["watch", "--desired", "{file}"], "NODE_NAME is not set"),
         (["watch"], "--desired"),
         (["show", "--deadline", "soon"], "'soon' is not a number of seconds"),
-        (["show", "--deadline", "0"], "0 must be between 0.1 and 3600 seconds"),
+        (["show", "--deadline", "0"], "'0' is not a number of seconds from 0.1 to 3600"),
         (["mend"], "invalid choice"),
         ([], "COMMAND"),
     ],

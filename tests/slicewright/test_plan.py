@@ -56,6 +56,8 @@ def test_s4_shows_two_pools_that_share_each_in_its_way(run: Any) -> None:
     for part in (
         "existing cluster gpu-sharing (context gpu-sharing)",
         "GPU 0 of each node: A100-40, 40960 MiB, 4 partitions",
+        # Warnings and `status` use the name, which nobody has written.
+        "layout's name   all-balanced (label nvidia.com/mig.config)",
         "each mig-1g.5gb is shared by 4 (time-slicing)",
         "a node offers   nvidia.com/mig-1g.5gb 8, nvidia.com/mig-2g.10gb 3, "
         "nvidia.com/mig-3g.20gb 4",

@@ -81,7 +81,11 @@ class Command:
     def end(self) -> tuple[int, str, str]:
         """Its exit code, stdout and stderr."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return code, self.out.read_text(), self.err.read_text()
+        out, err = (
+            file.read_text(errors="replace") if file.exists() else ""
+            for file in (self.out, self.err)
+        )
+        return code, out, err
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,18 @@ class Outside:
     environment: Mapping[str, str]
 
     def start(
-        self, command: str, *, closed: Sequence[int] = (), more: Sequence[str] = ()
+        self,
+        command: str = "",
+        *,
+        argv: Sequence[str] = (),
+        closed: Sequence[int] = (),
+        encoding: str = "utf-8",
+        stdout: int | str | None = None,
     ) -> Command:
-        """Starts the command as a fork of this process, which has imported everything.
+        """Starts a command as a fork of this process, which has imported everything.
 
-        closed: the standard streams that the command lacks. more: further arguments.
+        argv: in place of the command's own. closed: the standard streams that it lacks. stdout: a
+        file, an open one, or None for one that is read at its end.
         """
         number = next(_NUMBERS)
         files = [self.directory / f"{name}-{number}" for name in ("out", "err")]
@@ -102,8 +113,8 @@ class Outside:
         if pid == 0:
             code = 99
             try:
-                self._become(closed, files)
-                code = cli.main([*self.argv(command), *more])
+                self._become(files if stdout is None else [stdout, files[1]], encoding, closed)
+                code = cli.main([*(argv or self.argv(command))])
             except SystemExit as e:
                 code = e.code if isinstance(e.code, int) else 1
             except BaseException:
@@ -112,7 +123,9 @@ class Outside:
                 os._exit(code)
         return Command(pid, *files)
 
-    def _become(self, closed: Sequence[int], files: Sequence[Path]) -> None:
+    def _become(
+        self, outputs: Sequence[int | str | Path], encoding: str, closed: Sequence[int]
+    ) -> None:
         """Makes the forked process like a new one."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -120,10 +133,14 @@ class Outside:
         os.environ.clear()
         os.environ.update(self.environment)
         os.chdir(self.directory)
-        for descriptor, file in enumerate((Path(os.devnull), *files)):
-            os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), descriptor)
-        sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
-        sys.stderr = open(2, "w", buffering=1)  # noqa: SIM115
+        for descriptor, file in enumerate((os.devnull, *outputs)):
+            opened = file if isinstance(file, int) else os.open(file, os.O_RDWR | os.O_CREAT)
+            os.dup2(opened, descriptor)
+        sys.stdin = open(0, encoding=encoding)  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding=encoding)  # noqa: SIM115
+        sys.stderr = open(  # noqa: SIM115
+            2, "w", encoding=encoding, errors="backslashreplace", buffering=1
+        )
         for descriptor in closed:
             os.close(descriptor)
             setattr(sys, ("stdin", "stdout", "stderr")[descriptor], None)

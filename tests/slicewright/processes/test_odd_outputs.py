@@ -142,6 +142,6 @@ def test_a_preview_of_another_shape_is_one_line_of_recover(steps: object, outsid
     program = outside.directory / "bin/pulumi"
     choose = "[ $1 = stack ] && echo state || echo preview"
     program.write_text(f"#!/bin/sh\ncat {outside.directory}/$({choose})\n")
-    code, _, err = outside.start("recover", more=("--adopt", "urn:x")).end()
+    code, _, err = outside.start(argv=[*outside.argv("recover"), "--adopt", "urn:x"]).end()
     assert (code, err.count("\n")) == (cli.CANNOT_RUN, 1)
     assert "cannot parse the output of `pulumi preview`: expected a preview" in err

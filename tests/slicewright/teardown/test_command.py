@@ -188,4 +188,4 @@ def test_a_wait_that_is_not_a_time_is_refused(
     with pytest.raises(SystemExit) as ended:
         cli.main(["destroy", "-s", "gke-h100", f"--wait={minutes}"])
     assert ended.value.code == cli.BAD_INPUT
-    assert f"{minutes!r} is not a number of minutes, 0 or more" in capsys.readouterr().err
+    assert f"{minutes!r} is not a number of minutes from 0 to 10080" in capsys.readouterr().err
