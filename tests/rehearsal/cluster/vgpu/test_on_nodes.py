@@ -21,9 +21,6 @@ from slicewright.rehearsal.host.toolchain import Toolchain
 from slicewright.rehearsal.plugins.charts import find
 from tests.rehearsal.cluster.kubelet.simulated_cluster import SimulatedCluster, running_cluster
 
-# It builds Volcano.
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
-
 STACK = Path(__file__).resolve().parents[4] / "stacks/Pulumi.fractional.yaml"
 MACHINE = {"cloud": "eks", "gpu_model": "T4", "gpu_count": 4, "driver_version": "580.95.05"}
 LABELS = {"gpu": "on", "volcano.sh/vgpu": "on", "slicewright.io/role": "system"}
@@ -143,6 +140,8 @@ def test_hamis_scheduler_gives_a_container_three_shares(
     assert hami.LOCK not in made.client.get("/api/v1/nodes/n1")["metadata"]["annotations"]
 
 
+@pytest.mark.soak  # it builds Volcano
+@pytest.mark.timeout(1800)
 def test_volcanos_own_scheduler_gives_a_container_three_shares(
     cluster: Callable[..., SimulatedCluster], tmp_path: Path, one_tool: Callable[[str], Path]
 ) -> None:
