@@ -34,6 +34,7 @@ HOMONYMS: Mapping[str, Mapping[str, str]] = {
         "infra/components/gke/node_pools.py": "GKE, upgradeSettings",
         "infra/components/fleet/node_agent.py": "DaemonSet",
         "infra/manifests/fractional/hami.py": "DaemonSet",
+        "infra/manifests/rollout_warnings.py": "an EKS pool's `update`",
         "infra/plan/changes/settings_rules.toml": "a workload's key",
         "infra/plan/eks/karpenter_pools.py": "an EKS pool's `update`",
         "infra/plan/gke/capacity.py": "a GKE pool's `upgrade`",

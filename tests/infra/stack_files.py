@@ -42,6 +42,7 @@ _LEFT_OUT = frozenset(
             "metrics_from",
             "verify_timeout_minutes",
             "allow_unlisted",
+            "demand",
             "node_pools.rollout",
         ),
         "cluster.existing",

@@ -128,7 +128,7 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
         (lambda r: r.update(pool=3), "pool: must be a string, is 3"),
         (
             lambda r: r.update(partitioner="me"),
-            'partitioner: must be one of gke, bottlerocket, mig-manager, none, is "me"',
+            'partitioner: must be one of gke, bottlerocket, boot, mig-manager, none, is "me"',
         ),
         (lambda r: r.update(gpu_count=True), "gpu_count: must be a whole number, is true"),
         (lambda r: r.update(gpu_count=2.0), "gpu_count: must be a whole number, is 2.0"),

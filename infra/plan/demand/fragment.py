@@ -40,7 +40,7 @@ def _node_pool(fleet: CloudFleet, pool: Pool) -> dict[str, Any]:
         "nodes": {"count": pool.nodes},
     }
     if isinstance(fleet, GkeFleet):
-        if zones := _zones(fleet, pool):
+        if zones := _pool_zones(fleet, pool):
             node_pool["zones"] = zones
         if disk := _disk(pool):
             node_pool["disk"] = disk
@@ -81,7 +81,7 @@ def _disk(pool: Pool) -> dict[str, str] | None:
     return {"type": machine.boot_disks[0]}
 
 
-def _zones(fleet: GkeFleet, pool: Pool) -> Sequence[str] | None:
+def _pool_zones(fleet: GkeFleet, pool: Pool) -> Sequence[str] | None:
     """Returns one zone with the machine type. None: a zonal cluster has its own."""
     region = region_of(fleet)
     if fleet.cluster.location != region:

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from slicewright import cli
-from slicewright.doctor import asked
+from slicewright.doctor import preflight
 from slicewright.live import coming
 from slicewright.preview import living, markdown
 
 IMPORTED: Final = (
     *(import_module(f"slicewright.commands.{name.replace('-', '_')}") for name in cli.COMMANDS),
-    *(asked, coming, living, markdown),
+    *(preflight, coming, living, markdown),
 )
 """Imported once, and not by each command."""
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -51,7 +51,11 @@ CLUSTER: Final[Mapping[str, Sequence[str]]] = {
 """Command -> arguments with which it asks a cluster. PREVIEW and EXISTING are files."""
 FILE: Final[Mapping[str, Sequence[str]]] = {"import-file": ("FILE", "-s", EKS)}
 """Command -> arguments with which it reads nothing but a file."""
-STACK_FILE: Final[Mapping[str, Sequence[str]]] = {"check": ("FILE",), "plan": ("FILE",)}
+STACK_FILE: Final[Mapping[str, Sequence[str]]] = {
+    "check": ("FILE",),
+    "plan": ("FILE",),
+    "optimise": ("FILE",),
+}
 """Command -> arguments with which it reads nothing but a stack file, which cannot be a pipe."""
 
 

@@ -28,6 +28,7 @@ PREVIEW: Final = {"steps": [{"op": "delete", "urn": URN, "oldState": {"id": "日
 COMMANDS: Final[Mapping[str, Sequence[str]]] = {
     "check": (EXISTING, EKS, str(ROOT / "tests/infra/golden/all-keys.yaml"), "nö→where.yaml"),
     "plan": (EXISTING, EKS, str(ROOT / "tests/infra/golden/fractional-hami.yaml")),
+    "optimise": (str(ROOT / "tests/infra/planner/demand.yaml"), "--explain"),
     "preview-report": ("-s", EKS, "PREVIEW"),
     "deployed": ("-s", "prö→d"),
     "rights": ("-s", "eks-a100"),

@@ -12,9 +12,11 @@ from slicewright import cli
 from tests.slicewright.processes.outside import EKS, EXISTING, SERVING, Outside, silent
 
 HOSTS: Final = str(Path(EXISTING).with_name("Pulumi.hosts-a100.yaml"))
+DEMAND: Final = str(Path(__file__).parents[2] / "infra/planner/demand.yaml")
 READS: Final[Mapping[str, Sequence[str]]] = {
     "check FILE": ("check", "PATH"),
     "plan FILE": ("plan", "PATH"),
+    "optimise FILE": ("optimise", "PATH"),
     "plan --diff": ("plan", "--diff", EKS, "PATH"),
     "rights FILE": ("rights", "PATH"),
     "doctor FILE": ("doctor", "PATH"),
@@ -31,6 +33,7 @@ READS: Final[Mapping[str, Sequence[str]]] = {
 }
 WRITES: Final[Mapping[str, Sequence[str]]] = {
     "deployed --write": ("deployed", "-s", "dev", "--write", "PATH"),
+    "optimise --output": ("optimise", DEMAND, "--output", "PATH"),
     "plan --hosts-dir": ("plan", HOSTS, "--hosts-dir", "PATH"),
 }
 HISTORY: Final = (
