@@ -187,7 +187,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "WrongLayout": (
         _devices(1, _small),
         "Mismatch",
-        "GPU 1 wanted 3g.40gb x2, found 1g.10gb x7: GKE's node set-up",
+        "GPU 1 wanted 3g.40gb x2, found 1g.10gb x7: GKE's node setup",
     ),
     "FabricFailed": (
         _fabric(Fabric(state="completed", status=999, faults=("unhealthy route",))),
