@@ -196,7 +196,7 @@ SITUATIONS: dict[str, Situation] = {
         passes=_partition,
         ends="new container",
     ),
-    "partitioned while it runs, and its container cannot see it": Situation(
+    "partitioned while the agent runs, and its container cannot see the partitions": Situation(
         first=True,
         is_=_all(_mode(on=True), _advertise(gpu="4")),
         reason="DeviceNodesOutdated",
@@ -261,14 +261,14 @@ SITUATIONS: dict[str, Situation] = {
         passes=_reboot,
         ends="reboot",
     ),
-    "a GPU has gone from the bus": Situation(
+    "a GPU has disappeared from the bus": Situation(
         is_=_second_gpu(there=False),
         reason="WrongGpuCount",
         says="node wanted 2 GPUs, found 1 GPU",
         passes=_all(_second_gpu(there=True), _reboot),
         ends="reboot",
     ),
-    "a GPU was added while it runs": Situation(
+    "a GPU was added while the agent runs": Situation(
         first=True,
         is_=_all(_partition, _second_gpu(there=False), _advertise(gpu="2")),
         reason="WrongGpuCount",
@@ -300,14 +300,14 @@ SITUATIONS: dict[str, Situation] = {
         says="found MIG on without any partition",
         passes=_partition,
     ),
-    "the driver was upgraded under it": Situation(
+    "the driver was upgraded while the agent runs": Situation(
         is_=_inject("nvmlInit", 18),
         reason="DeviceNodesOutdated",
         says="version mismatch) in this container and 4 advertised",
         passes=_nothing,
         ends="new container",
     ),
-    "its container has lost its devices": Situation(
+    "the agent's container has lost its devices": Situation(
         is_=Node.reload_daemons,
         reason="DeviceNodesOutdated",
         says="found 0 (Unknown Error) in this container and 4 advertised by the kubelet",
@@ -330,19 +330,19 @@ SITUATIONS: dict[str, Situation] = {
         says="silent since",
         passes=_heal,
     ),
-    "the device plugin is not there": Situation(
+    "the device plugin does not run": Situation(
         is_=_advertise(),
         reason="ResourcesNotAdvertised",
         says="nvidia.com/gpu wanted 4, found 0",
         passes=_partition,
     ),
-    "the device plugin has another number": Situation(
+    "the device plugin advertises another quantity": Situation(
         is_=_advertise(gpu="2"),
         reason="WrongResources",
         says="nvidia.com/gpu wanted 4, found 2",
         passes=_partition,
     ),
-    "the device plugin has resources of another layout": Situation(
+    "the device plugin advertises resources of another layout": Situation(
         is_=_advertise(gpu="4", mig_1g_10gb="7"),
         reason="UnexpectedResources",
         says="nvidia.com/mig-1g-10gb wanted 0, found 7",

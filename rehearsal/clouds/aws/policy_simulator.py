@@ -110,4 +110,4 @@ def _together(evaluations: list[Evaluation]) -> Any:
     """All kinds of policies must allow."""
     decisions = {evaluation.decision for evaluation in evaluations}
     order = ("explicitDeny", "implicitDeny", "allowed")
-    return next(evaluation for evaluation in order if evaluation in decisions)
+    return next(decision for decision in order if decision in decisions)

@@ -199,6 +199,6 @@ def _tokens(prompt: Any) -> int:
         case list() if all(isinstance(token, int) for token in prompt):
             return max(len(prompt), 1)
         case list():
-            return sum(_tokens(token) for token in prompt)
+            return sum(_tokens(part) for part in prompt)
         case _:
             raise RequestRefused(400, "BadRequestError", "prompt and messages are texts or lists")

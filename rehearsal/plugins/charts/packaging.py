@@ -74,13 +74,13 @@ def write(
     _write_all(
         directory / "manifests",
         [
-            path
-            for path in (
+            manifest
+            for manifest in (
                 *chart.render(values, release, namespace),
                 *chart.before_upgrade(values, namespace),
                 *chart.after_delete(values, release, namespace),
             )
-            if part is None or (path["metadata"].get("labels") or {}).get(_NAME) != part.name
+            if part is None or (manifest["metadata"].get("labels") or {}).get(_NAME) != part.name
         ],
     )
 

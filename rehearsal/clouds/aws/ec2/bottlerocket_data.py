@@ -64,12 +64,12 @@ def bottlerocket_gpus(data: JsonObject) -> JsonObject:
     for path, value in _leaves(settings, ()):
         name = ".".join(path)
         if path[:2] == ("mig", "profile"):
-            profile = _profile(path[2:], value)
+            is_known = _profile(path[2:], value)
         elif name in _SETTING_CHECKS:
-            profile = _SETTING_CHECKS[name](value)
+            is_known = _SETTING_CHECKS[name](value)
         else:
             raise BadUserData(f"unknown setting {'.'.join((*_AT, *path))}")
-        if not profile:
+        if not is_known:
             raise BadUserData(f"{'.'.join((*_AT, *path))} cannot be {value!r}")
     return dict(settings)
 

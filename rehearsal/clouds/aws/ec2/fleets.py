@@ -60,13 +60,13 @@ class Fleets:
             started: list[tuple[JsonObject, JsonObject]] = []
             refused: list[JsonObject] = []
             for _ in range(int(target["TotalTargetCapacity"])):
-                specification, why = self._launch_instance(
+                instance, why = self._launch_instance(
                     params["region"], body["LaunchTemplateConfigs"], spot, tags
                 )
-                if specification is None:
+                if instance is None:
                     refused = why
                     break
-                started.append(specification)
+                started.append(instance)
         lifecycle = "spot" if spot else "on-demand"
         answer: JsonObject = {
             "FleetId": new_id("fleet"),

@@ -85,7 +85,7 @@ class PodIdentities:
         associations = [
             self.associate(params, {**identity, **names}, owner=owner) for identity in requested
         ]
-        return [identity["associationArn"] for identity in associations]
+        return [association["associationArn"] for association in associations]
 
     def end(self, region: str, cluster: str, owner: str) -> None:
         """Of an add-on."""

@@ -78,8 +78,8 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
         )
     budget = full["podDisruptionBudget"]
     limits = {"maxUnavailable": budget["maxUnavailable"], "selector": {"matchLabels": chosen}}
-    service_account = manifest("policy/v1", "PodDisruptionBudget", spec=limits)
-    service_account["metadata"]["name"] = budget["name"]
+    disruption_budget = manifest("policy/v1", "PodDisruptionBudget", spec=limits)
+    disruption_budget["metadata"]["name"] = budget["name"]
     port = {
         "name": "http-metrics",
         "port": full["controller"]["metrics"]["port"],
@@ -89,7 +89,7 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
     service = {"type": "ClusterIP", "ports": [port], "selector": chosen}
     return [
         *manifests,
-        service_account,
+        disruption_budget,
         manifest("v1", "Service", spec=service),
         manifest("apps/v1", "Deployment", spec=_deployment(full, chosen, account_name, name)),
     ]

@@ -305,9 +305,9 @@ def pod_error(pods: Iterable[JsonObject]) -> str:
             if not container.get("ready")
         ]
         errors = [
-            f"[{container['reason']}] {container.get('message', '')}"
-            for container in waiting
-            if container and container.get("reason") != "ContainerCreating"
+            f"[{state['reason']}] {state.get('message', '')}"
+            for state in waiting
+            if state and state.get("reason") != "ContainerCreating"
         ]
         if errors:
             ready = _condition(pod, "ContainersReady").get("message", "")
