@@ -27,13 +27,30 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min" if whole >= 120 and whole % 60 == 0 else f"{whole} s"
 
 
+class Wait:
+    """A wait that is printed, as "waiting for x", if it takes longer than seconds."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        self.end()
+        self._timer = threading.Timer(NOTICE_S, tell, (self._text,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 @contextmanager
-def announced(wait: str) -> Iterator[None]:
-    """Prints the wait, such as "waiting for x", if the block takes longer than seconds."""
-    timer = threading.Timer(NOTICE_S, tell, (wait,))
-    timer.daemon = True
-    timer.start()
+def announced(text: str) -> Iterator[None]:
+    """Prints the wait if the block takes longer than seconds."""
+    wait = Wait(text)
+    wait.begin()
     try:
         yield
     finally:
-        timer.cancel()
+        wait.end()

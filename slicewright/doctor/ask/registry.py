@@ -6,7 +6,6 @@ registry docs, token authentication.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,6 +16,8 @@ import urllib3
 from slicewright.apis.image_names import registry_of
 from slicewright.doctor.ask.http_pool import pool
 from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.processes.foreign_json import NotReadable, read_object
+from slicewright.processes.waits import announced
 
 _TIMEOUT: Final = urllib3.Timeout(connect=5, read=15)
 _MOST_PAGES: Final = 50
@@ -66,6 +67,8 @@ def tags(registry: str, repository: str) -> Answer[frozenset[str]]:
         raise _NoAnswer(f"{registry} has too many tags")
     except _NoAnswer as e:
         return NotAnswered(why=f"not seen: {e}")
+    except (TypeError, AttributeError, KeyError):
+        return NotAnswered(why=f"not seen: the answer of {registry} has another form")
 
 
 def architectures(image: str) -> Answer[frozenset[str] | None]:
@@ -94,6 +97,8 @@ def architectures(image: str) -> Answer[frozenset[str] | None]:
         return _processors(_parsed(answer), base, headers)
     except _NoAnswer as e:
         return NotAnswered(why=f"not seen: {e}")
+    except (TypeError, AttributeError, KeyError):
+        return NotAnswered(why=f"not seen: the answer of {registry} has another form")
 
 
 def _with_token(url: str) -> tuple[urllib3.BaseHTTPResponse, Mapping[str, str]]:
@@ -130,9 +135,10 @@ def _get(
 ) -> urllib3.BaseHTTPResponse:
     retries = urllib3.Retry(3, connect=0, read=0, status=0) if redirect else False
     try:
-        return pool(url).request(
-            "GET", url, headers=dict(headers), timeout=_TIMEOUT, retries=retries
-        )
+        with announced(f"waiting for {urlsplit(url).netloc}"):
+            return pool(url).request(
+                "GET", url, headers=dict(headers), timeout=_TIMEOUT, retries=retries
+            )
     except urllib3.exceptions.HTTPError as e:
         raise _NoAnswer(f"{urlsplit(url).netloc} cannot be reached from here ({e})") from None
 
@@ -165,11 +171,8 @@ def _of_same_server(url: str, registry: str) -> str:
 
 def _parsed(answer: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     try:
-        content = json.loads(answer.data)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
+        return read_object(answer.data, "an answer")
+    except NotReadable:
         raise _NoAnswer(
             "the registry does not answer with JSON; is a proxy between here and the registry?"
-        )
-    return content
+        ) from None

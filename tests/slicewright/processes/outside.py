@@ -95,7 +95,9 @@ class Command:
 @dataclass(frozen=True)
 class Outside:
     directory: Path
-    environment: Mapping[str, str]
+    address: str
+    """The URL of a server that accepts connections, and answers none."""
+    environment: dict[str, str]
 
     def start(
         self,
@@ -211,6 +213,7 @@ def silent(directory: Path) -> Iterator[Outside]:
         (directory / "existing.yaml").write_text(existing)
         outside = Outside(
             directory,
+            address,
             {
                 **os.environ,
                 "PATH": f"{directory / 'bin'}:/usr/bin:/bin",

@@ -76,6 +76,29 @@ def test_a_plugin_of_a_kubeconfig_is_announced_and_ended(outside: Outside) -> No
     assert [pid for pid in outside.started() if lives(pid)] == []
 
 
+def test_a_cloud_that_does_not_answer_is_announced(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in cloud_variables(outside.address).items():
+        monkeypatch.setitem(outside.environment, name, value)
+    for stack in ("eks-a100", "gke-h100"):
+        command = outside.start(argv=["doctor", f"{outside.directory}/stacks/Pulumi.{stack}.yaml"])
+        assert f"waiting for {outside.address}" in command.first_words(), stack
+        command.send_signal(signal.SIGTERM)
+        assert command.end()[0] == 143
+
+
+def cloud_variables(address: str) -> dict[str, str]:
+    google = ("CONTAINER", "COMPUTE", "SERVICE_USAGE", "RESOURCE_MANAGER", "IAM")
+    return {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "GOOGLE_OAUTH_ACCESS_TOKEN": "t",
+        **{f"GOOGLE_{name}_CUSTOM_ENDPOINT": f"{address}/" for name in google},
+    }
+
+
 DEAF = """\
 import signal
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

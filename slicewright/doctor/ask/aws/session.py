@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from slicewright.doctor.checks.eks.rights import home_region
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+from slicewright.processes.waits import Wait
 
 _T = TypeVar("_T")
 LOGIN: Final = (
@@ -72,9 +73,14 @@ class AwsSession:
             config = self._config
             if by_path:
                 config = config.merge(type(config)(s3={"addressing_style": "path"}))
-            self._clients[key] = self._session.create_client(
+            client = self._session.create_client(
                 service, region_name=key[1], config=config, endpoint_url=endpoint
             )
+            wait = Wait(f"waiting for {client.meta.endpoint_url}")
+            # botocore emits the second event after each attempt, also after a failed one.
+            client.meta.events.register_first("before-send", lambda **_: wait.begin())
+            client.meta.events.register_first("needs-retry", lambda **_: wait.end())
+            self._clients[key] = client
         return self._clients[key]
 
     def answer(self, right: str, read: Callable[[], _T]) -> Answer[_T]:

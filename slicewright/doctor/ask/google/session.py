@@ -12,6 +12,8 @@ import urllib3
 from slicewright.doctor.ask.http_pool import pool
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
 from slicewright.kubeapi import JsonObject
+from slicewright.processes.foreign_json import NotReadable, read_json
+from slicewright.processes.waits import announced
 
 _ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
     "cloudkms": ("GOOGLE_KMS_CUSTOM_ENDPOINT", "https://cloudkms.googleapis.com/v1/"),
@@ -101,14 +103,15 @@ class GoogleSession:
         url = f"{(os.environ.get(variable) or default).rstrip('/')}/{path}"
         address = url.partition("?")[0]
         try:
-            answer = pool(url).request(
-                method,
-                url,
-                json=body,
-                headers={"authorization": f"Bearer {self._token}"},
-                timeout=_TIMEOUT,
-                retries=_RETRIES,
-            )
+            with announced(f"waiting for {address}"):
+                answer = pool(url).request(
+                    method,
+                    url,
+                    json=body,
+                    headers={"authorization": f"Bearer {self._token}"},
+                    timeout=_TIMEOUT,
+                    retries=_RETRIES,
+                )
         except urllib3.exceptions.HTTPError as e:
             raise CannotAsk(f"{address} cannot be reached: {e}") from None
         match answer.status:
@@ -143,8 +146,8 @@ class GoogleSession:
 
 def _parsed(body: bytes, address: str) -> Any:
     try:
-        return json.loads(body)
-    except ValueError:
+        return read_json(body, "an answer")
+    except NotReadable:
         raise CannotAsk(
             f"{address} does not answer with JSON; is a proxy between here and Google?"
         ) from None
@@ -177,5 +180,5 @@ def _token() -> str:
 def _error_message(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return body[:200].decode(errors="replace")
