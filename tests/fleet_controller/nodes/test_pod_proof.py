@@ -147,6 +147,14 @@ def test_a_node_in_service_gets_no_pod(world: World) -> None:
     assert world.pod is None
 
 
+def test_the_pod_of_a_node_that_an_administrator_has_released_is_deleted(world: World) -> None:
+    world.turn()
+    world.node = replace(world.node, taint_keys=(), verified_boot="b1")
+    world.turn()
+    assert world.pod is None
+    assert world.reasons[-1] == "PartitionsMatch"
+
+
 def test_a_pod_that_is_not_scheduled_is_a_reason_with_the_schedulers_words(world: World) -> None:
     world.turn()
     world.pod_is("unscheduled", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu")
