@@ -71,7 +71,7 @@ def _isolate(output: int, parent: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """In a forked process: the kernel kills it when its parent ends.
+    """Has the kernel kill this forked process when its parent ends.
 
     parent: process id of the process that forked it.
     """
