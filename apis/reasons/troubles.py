@@ -16,6 +16,7 @@ TroubleName = Literal[
     "StaleSuccess",
     "PluginStale",
     "OperandCrashLoop",
+    "ValidatorFails",
     "DriverSilent",
 ]
 """The way a node is stuck. Empty means that it no longer is, but is not verified yet either."""
@@ -86,6 +87,14 @@ TROUBLES: Final[Mapping[TroubleName, Trouble]] = {
         reason="OperandCrashLoop",
         meaning="one of NVIDIA's operands on the node exits again and again",
         remedy="read the log of its last run (kubectl logs --previous)",
+    ),
+    "ValidatorFails": Trouble(
+        after_s=300,
+        reason="ValidatorFailing",
+        meaning="NVIDIA's validator on the node exits again and again: its own CUDA program, or "
+        "its look at driver, toolkit or device plugin, does not succeed",
+        remedy="read the logs of the init containers of the nvidia-operator-validator pod on the "
+        "node, and of nvidia-cuda-validator; if CUDA fails, reboot the node or replace it",
     ),
     # Noted after two minutes, so held after five. A report that is late holds no node: an outage of
     # the API server makes all of them late.

@@ -11,7 +11,13 @@ from typing import Final
 
 from slicewright.apis.names import DEPLOY_LABEL_PREFIX
 from slicewright.fleet_controller.nodes.image_pulls import OPERATOR
-from slicewright.fleet_controller.nodes.waiting_pods import CRASH_LOOP, Object, node_of, waits_for
+from slicewright.fleet_controller.nodes.waiting_pods import (
+    CRASH_LOOP,
+    Object,
+    node_of,
+    validator_fails,
+    waits_for,
+)
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.telemetry.plain import plain
 
@@ -50,16 +56,21 @@ def reasons(
     for node in nodes:
         if node.labels.get(f"{DEPLOY_LABEL_PREFIX}operands") == "false":
             continue
-        waits = next(iter(waiting.get(node.name, ())), None)
+        waits = _most_telling(waiting.get(node.name, ()))
         why = waits or _of_discovery(node) or _of_operator(policies)
         if why:
             causes[node.name] = why
     for node in more_nodes:
-        crashes = (why for why in waiting.get(node.name, ()) if CRASH_LOOP in why)
-        if why := next(crashes, None):
-            causes[node.name] = why
+        crashes = [why for why in waiting.get(node.name, ()) if CRASH_LOOP in why]
+        if crashes:
+            causes[node.name] = _most_telling(crashes) or ""
     # Repeated in conditions and events, which people read in terminals.
     return {name: plain(why)[:_LONGEST] for name, why in causes.items()}
+
+
+def _most_telling(lines: Sequence[str]) -> str | None:
+    """Returns the line about a failing validator, or else the first one."""
+    return next((line for line in lines if validator_fails(line)), next(iter(lines), None))
 
 
 def _waiting(pods: Iterable[Object]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from slicewright.apis.reasons import agent, controller
+from slicewright.fleet_controller.nodes.waiting_pods import validator_fails
 from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.bounds import stamp
 from slicewright.fleet_controller.objects.node import Node
@@ -50,6 +51,14 @@ def assess(
         is_current = report.boot_id == node.boot_id and report.time > node.reports_after
         assessment = replace(
             assessment, driver=report.driver if is_current else "", reported=report.time
+        )
+    if assessment.status == "True" and node.held and validator_fails(no_operands):
+        return replace(
+            assessment,
+            status="Unknown",
+            reason="ValidatorFailing",
+            message=f"the partitions match, but NVIDIA's validator fails: {no_operands}",
+            settles=True,
         )
     if no_operands and assessment.settles:
         return replace(

@@ -12,6 +12,10 @@ Object = Mapping[str, Any]
 
 CRASH_LOOP = "CrashLoopBackOff"
 """The kubelet's reason for a container that ends again and again."""
+_VALIDATORS = ("pod nvidia-operator-validator", "pod nvidia-cuda-validator")
+"""Starts of lines about the validator's pods. Source: NVIDIA/gpu-operator,
+assets/state-operator-validation.
+"""
 _ORDINARY = (None, "ContainerCreating", "PodInitializing")
 """Reasons for waiting that every pod's containers have."""
 
@@ -50,6 +54,11 @@ def _message(waiting: Object, container: Object, pod: Object, keys: Keys) -> str
 def _line(name: str, *words: object) -> str:
     """Joins the pod's name and the words about it, without missing ones."""
     return ": ".join([f"pod {name}", *(str(word) for word in words if word)])
+
+
+def validator_fails(why: str | None) -> bool:
+    """True if a line of `waits_for` says that NVIDIA's validator ends again and again."""
+    return why is not None and CRASH_LOOP in why and why.startswith(_VALIDATORS)
 
 
 def trim(pod: Object) -> Object:

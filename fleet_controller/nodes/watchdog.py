@@ -28,7 +28,7 @@ from slicewright.apis.reasons.troubles import (
 )
 from slicewright.fleet_controller.membership.membership import memberships
 from slicewright.fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
-from slicewright.fleet_controller.nodes.waiting_pods import CRASH_LOOP
+from slicewright.fleet_controller.nodes.waiting_pods import CRASH_LOOP, validator_fails
 from slicewright.fleet_controller.objects.action import NodeAction
 from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.layout_change import change_of
@@ -153,7 +153,7 @@ def trouble_of(
         if node.mig_config == pool.mig_config and (trouble := _at_rest(node, base)):
             return trouble
     if node.ready and CRASH_LOOP in (operands or ""):
-        return "OperandCrashLoop"
+        return "ValidatorFails" if validator_fails(operands) else "OperandCrashLoop"
     return "DriverSilent" if _driver_is_silent(node, base) else None
 
 

@@ -26,6 +26,7 @@ from slicewright.fleet_controller.objects.known_layouts import (
 )
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool_status import readable_status
+from slicewright.fleet_controller.objects.proof_pod import ProofPodSettings, read_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ class Pool:
     """Why a requested undo is impossible. Empty if none is requested, or it is possible."""
     computes: bool = False
     """True if a node is released only once its agent has computed on each of its devices."""
+    proof_pod: ProofPodSettings | None = None
+    """The pod that proves a node before its release. None: there is none."""
     driver: str | None = None
     """NVIDIA's driver version that its nodes must have. None if the rollout changes no driver."""
     unreadable: str = ""
@@ -127,6 +130,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         finalizers=tuple(meta.get("finalizers") or ()),
         policy=read_policy(spec.get("rolloutPolicy")),
         computes=(spec.get("verification") or {}).get("compute") is True,
+        proof_pod=read_settings((spec.get("verification") or {}).get("pod")),
         driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
         declared=_declared(spec, layout, layout_hash),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slicewright.fleet_controller.decision.actions import RemoveStartupTaint
 from slicewright.fleet_controller.decision.decide import decide
 from slicewright.fleet_controller.decision.inspection import unverified_nodes
 from slicewright.fleet_controller.nodes import absent_operands
@@ -139,6 +140,51 @@ def test_it_ends_the_message_while_the_node_may_settle(
         found = assess(node, pool, said, now, no_operands="pod x: CrashLoopBackOff")
         words = plain.message.removesuffix(".")
         assert found == replace(plain, message=f"{words}; GPU operator: pod x: CrashLoopBackOff")
+
+
+VALIDATOR = "pod nvidia-operator-validator-x: CrashLoopBackOff: back-off 40s"
+
+
+def test_a_failing_validator_is_a_reason_of_its_own_until_it_passes(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    assert node.held
+    held = assess(node, pool, report, now, no_operands=VALIDATOR)
+    assert (held.status, held.reason, held.settles) == ("Unknown", "ValidatorFailing", True)
+    assert VALIDATOR in held.message
+    assert trouble_of(node, pool, held, VALIDATOR) == "ValidatorFails"
+    actions = decide([pool], [node], {"n1": report}, {}, {}, now, no_operands={"n1": VALIDATOR})
+    assert not [a for a in actions.actions if isinstance(a, RemoveStartupTaint)]
+    passes = decide([pool], [node], {"n1": report}, {}, {}, now)
+    assert [a for a in passes.actions if isinstance(a, RemoveStartupTaint)]
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "pod nvidia-operator-validator-x: Pending",
+        "pod nvidia-dcgm-exporter-x: CrashLoopBackOff",
+        None,
+    ],
+)
+def test_another_operand_or_a_validator_that_waits_holds_no_matching_node(
+    why: str | None, node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    assert assess(node, pool, report, now, no_operands=why).status == "True"
+
+
+def test_a_validator_that_fails_holds_no_node_in_service(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    in_service = replace(node, taint_keys=(), verified_boot="b1")
+    assert assess(in_service, pool, report, now, no_operands=VALIDATOR).status == "True"
+
+
+def test_a_failing_validator_comes_before_the_operands_that_wait_for_it() -> None:
+    crashing = pod("nvidia-operator-validator-x", "n1", reason="CrashLoopBackOff", message="m")
+    waiting = pod("nvidia-dcgm-exporter-x", "n1", reason="CrashLoopBackOff", message="m")
+    found = reasons({"n1": GPU}, [waiting, crashing], [READY])
+    assert found["n1"].startswith("pod nvidia-operator-validator-x")
 
 
 @pytest.mark.parametrize("change", [{}, {"verdict": "Mismatch", "reason": "GpuLost"}], ids=str)
