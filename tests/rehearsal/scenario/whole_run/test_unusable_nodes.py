@@ -56,6 +56,11 @@ def make_cold(silicon: Path) -> None:
         state.set_health(silicon, gpu.index, persistence=0, start_ms=3000)
 
 
+def agents_of(order: str) -> Holds:
+    """Agents, and pods of no name: by its holds a node is known as that of its order."""
+    return Holds(pods=(AGENT, f"none: {order}"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """A stack and the faults of its nodes."""
@@ -72,13 +77,12 @@ class Case:
         def is_offered(seen: Seen) -> bool:
             return seen.allocatable == self.offered
 
-        agents = Holds(pods=(AGENT,))
         name, damage, held = self.late
         if held:
             first = Holds(pods=(*held, AGENT))
             then = [(lambda seen: seen.driver_loaded, None, damage)]
         else:
-            first = Holds(pods=(AGENT, "no other pod"))
+            first = agents_of(name)
             then = [
                 (is_offered, None),
                 (lambda seen: seen.reasons[-1:] == ("PartitionsMatch",), None, damage),
@@ -87,20 +91,20 @@ class Case:
             NO_FABRIC: Order(
                 pool=self.pool,
                 node=0,
-                first=agents,
+                first=agents_of(NO_FABRIC),
                 then=[(is_offered, None, fabric.stop_fabric_manager)],
             ),
             ONE_OF_MANY: Order(
                 pool=self.pool,
                 node=1,
-                first=agents,
+                first=agents_of(ONE_OF_MANY),
                 then=[(is_offered, None, break_partition)],
             ),
             name: Order(pool=self.pool, node=2, first=first, then=then),
             WRONG_DEVICE: Order(
                 pool=self.pool,
                 node=3,
-                first=Holds(pods=(AGENT, "not this order's pods")),
+                first=agents_of(WRONG_DEVICE),
                 then=[(is_offered, WRONG_DEVICES)],
             ),
         }
