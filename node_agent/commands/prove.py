@@ -63,11 +63,11 @@ def _run(parsed: argparse.Namespace) -> int:
         if why := _unreadable(observation):
             return _refuse(parsed, why)
         devices = devices_of(observation)
-        if not any(devices.values()):
-            return _refuse(parsed, "there is nothing to prove: no partition and no whole GPU")
         if parsed.allotted is not None:
             if why := allotment.problem(observation, parsed.allotted):
                 return _refuse(parsed, why, outcome="wrong device", exit_code=WRONG_DEVICE)
+        elif not any(devices.values()):
+            return _refuse(parsed, "there is nothing to prove: no partition and no whole GPU")
         elif why := "; ".join(_users(observation)):
             return _refuse(parsed, f"nothing was computed beside others: {why}")
         proof = children.prove(

@@ -162,6 +162,18 @@ def test_another_device_than_the_requested_one_is_not_proven(
         assert message.read_text() == ended.stdout.rstrip()
 
 
+def test_a_gpu_in_mig_mode_without_its_partition_is_a_wrong_device(
+    node: MakeNode, command: Command, tmp_path: Path
+) -> None:
+    """As of a device plugin that hands out the GPU: no program finds a device on it."""
+    one, message = node(1), tmp_path / "message"
+    state.set_mig_mode(one.path, 0, enabled=True)
+    ended = command(one, "prove", "--allotted", "3g.40gb", "--message", str(message))
+    assert ended.returncode == 4
+    expected = "wrong device: requested 3g.40gb, and the container has no device"
+    assert message.read_text() == expected
+
+
 def test_a_whole_gpu_is_allotted_by_its_name(node: MakeNode, command: Command) -> None:
     assert command(node(1), "prove", "--allotted", "gpu").returncode == 0
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final, Literal
 
 from slicewright.apis.names import POOL_LABEL
 from slicewright.kubeapi import ApiError, Client, Unreachable, list_and_watch
@@ -60,10 +60,10 @@ class Seen:
 
 Damage = Callable[[Path], object]
 """Breaks the GPUs of a node, given their state file."""
-Step = (
-    tuple[Callable[[Seen], bool], Holds | None]
-    | tuple[Callable[[Seen], bool], Holds | None, Damage]
-)
+WRONG_DEVICES: Final = "wrong devices"
+"""In place of a hold: the device plugin hands out others than it is asked for."""
+Held = Holds | Literal["wrong devices"] | None
+Step = tuple[Callable[[Seen], bool], Held] | tuple[Callable[[Seen], bool], Held, Damage]
 """When it is time, what is held from then on, and what is broken before."""
 
 
@@ -192,7 +192,10 @@ class Conductor:
                 _, held, *damages = steps[0]
                 for damage in damages:
                     damage(silicon)
-                faults.hold(client, name, held)
+                if held == WRONG_DEVICES:
+                    faults.hand_out_wrong_devices(client, name)
+                else:
+                    faults.hold(client, name, held)
                 del steps[0]
 
     def _order_of(self, node: Mapping[str, Any]) -> str | None:

@@ -21,6 +21,7 @@ from slicewright.rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.stack_edits import edited_fleet
 from tests.rehearsal.scenario.whole_run.orders import (
     AGENT,
+    WRONG_DEVICES,
     Conductor,
     Damage,
     Order,
@@ -38,6 +39,7 @@ pytestmark = [
     ),
 ]
 NO_FABRIC, ONE_OF_MANY = "no Fabric Manager", "a partition that lists and does not compute"
+WRONG_DEVICE = "a plugin that hands out other devices"
 COLD, LOST = "GPUs that start for 24 s", "a container that loses its devices"
 BROKEN = 11
 """Number of the partition that does not compute."""
@@ -52,6 +54,11 @@ def break_partition(silicon: Path) -> None:
 def make_cold(silicon: Path) -> None:
     for gpu in state.load(silicon).gpus:
         state.set_health(silicon, gpu.index, persistence=0, start_ms=3000)
+
+
+def agents_of(order: str) -> Holds:
+    """Agents, and pods of no name: by its holds a node is known as that of its order."""
+    return Holds(pods=(AGENT, f"none: {order}"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +77,12 @@ class Case:
         def is_offered(seen: Seen) -> bool:
             return seen.allocatable == self.offered
 
-        agents = Holds(pods=(AGENT,))
         name, damage, held = self.late
         if held:
             first = Holds(pods=(*held, AGENT))
             then = [(lambda seen: seen.driver_loaded, None, damage)]
         else:
-            first = Holds(pods=(AGENT, "no other pod"))
+            first = agents_of(name)
             then = [
                 (is_offered, None),
                 (lambda seen: seen.reasons[-1:] == ("PartitionsMatch",), None, damage),
@@ -85,16 +91,22 @@ class Case:
             NO_FABRIC: Order(
                 pool=self.pool,
                 node=0,
-                first=agents,
+                first=agents_of(NO_FABRIC),
                 then=[(is_offered, None, fabric.stop_fabric_manager)],
             ),
             ONE_OF_MANY: Order(
                 pool=self.pool,
                 node=1,
-                first=agents,
+                first=agents_of(ONE_OF_MANY),
                 then=[(is_offered, None, break_partition)],
             ),
             name: Order(pool=self.pool, node=2, first=first, then=then),
+            WRONG_DEVICE: Order(
+                pool=self.pool,
+                node=3,
+                first=agents_of(WRONG_DEVICE),
+                then=[(is_offered, WRONG_DEVICES)],
+            ),
         }
 
 
@@ -125,7 +137,7 @@ def environment(case: Case, make_environment: Callable[[str], Environment]) -> E
     environment = make_environment(f"unusable-{case.stack}")
     with edited_fleet(environment.stack_file(case.stack)) as fleet:
         (pool,) = fleet["node_pools"]
-        pool["nodes"] = {"count": 3}
+        pool["nodes"] = {"count": 4}
         fleet["verify_timeout_minutes"] = 5
     return environment
 
@@ -155,13 +167,17 @@ def test_up_fails_and_names_the_nodes_that_cannot_be_used(
 ) -> None:
     assert conductor.undone == {}, conductor.reasons
     assert up.code != 0
-    for order in (NO_FABRIC, ONE_OF_MANY):
+    for order in (NO_FABRIC, ONE_OF_MANY, WRONG_DEVICE):
         assert conductor.nodes[order] in up.output, up.output
 
 
 @pytest.mark.parametrize(
     ("order", "reason"),
-    [(NO_FABRIC, "FabricNotReady"), (ONE_OF_MANY, "PartitionDoesNotCompute")],
+    [
+        (NO_FABRIC, "FabricNotReady"),
+        (ONE_OF_MANY, "PartitionDoesNotCompute"),
+        (WRONG_DEVICE, "WrongDeviceAllotted"),
+    ],
 )
 def test_a_node_that_cannot_be_used_is_held_with_its_own_reason(
     order: str, reason: str, up: Outcome, conductor: Conductor
@@ -169,7 +185,12 @@ def test_a_node_that_cannot_be_used_is_held_with_its_own_reason(
     node = node_of(conductor, order)
     assert is_held(node)
     assert condition_of(node)["reason"] == reason
-    assert "PartitionsMatch" not in conductor.reasons_of(order)
+
+
+def test_only_the_pod_finds_a_wrong_device(up: Outcome, conductor: Conductor) -> None:
+    reasons = {order: conductor.reasons_of(order) for order in conductor.nodes}
+    assert reasons[WRONG_DEVICE][-1] == "PartitionsMatch"
+    assert "PartitionsMatch" not in reasons[NO_FABRIC] + reasons[ONE_OF_MANY]
 
 
 def test_the_message_names_the_partition(up: Outcome, conductor: Conductor) -> None:
@@ -207,7 +228,9 @@ def test_a_mended_node_is_released(
     mends: Mapping[str, Callable[[Path], object]] = {
         NO_FABRIC: fabric.start_fabric_manager,
         ONE_OF_MANY: state.heal,
+        WRONG_DEVICE: lambda _: None,
     }
+    faults.hold(conductor.client, conductor.nodes[WRONG_DEVICE], None)
     boots = {}
     for order, mend in mends.items():
         node = node_of(conductor, order)
