@@ -67,6 +67,14 @@ GPU_PODS_ANNOTATION: Final = "slicewright.io/gpu-pods"
 """Number of pods that request GPUs on a node with the startup taint. The node's agent computes only
 without this annotation. The annotation comes in the same patch as a taint that is added.
 """
+POD_PROOF_ANNOTATION: Final = "slicewright.io/pod-proof"
+"""Set on a node once a pod has computed there: the digest of that boot and layout
+(`slicewright.fleet_controller.nodes.pod_proof`).
+"""
+PROOF_POD_PREFIX: Final = "proof-"
+"""Start of the names of the pods, in NAMESPACE, that prove the way of a pod to its device."""
+PROOF_POD_SELECTOR: Final = "app.kubernetes.io/name=pod-proof"
+"""Selects these pods by their label."""
 STUCK_ANNOTATION: Final = "slicewright.io/stuck"
 """Marks a node that is stuck (`slicewright.fleet_controller.objects.stuck.Stuck`)."""
 

@@ -71,3 +71,10 @@ CONTROLLER_NAMESPACE_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
 """Namespace -> rules of the controller's Role there. It creates and deletes warnings about pools,
 and holds its Lease.
 """
+
+PROOF_POD_RULES: Final[tuple[Rule, ...]] = (
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete"]},
+)
+"""Further rules of the controller's Role in NAMESPACE, only if a pool has `verification.pod`.
+`proof_pods` narrows the pods.
+"""

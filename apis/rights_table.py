@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from slicewright.apis.rights import AGENT_RULES, CONTROLLER_NAMESPACE_RULES, CONTROLLER_RULES, Rule
+from slicewright.apis.names import NAMESPACE
+from slicewright.apis.rights import (
+    AGENT_RULES,
+    CONTROLLER_NAMESPACE_RULES,
+    CONTROLLER_RULES,
+    PROOF_POD_RULES,
+    Rule,
+)
 
+_WITH_POD: Final = "controller, with `verification.pod`"
 _USES: Final[dict[tuple[str, str], str]] = {
     ("agent", "nodes"): "its own Node: labels and annotations of its pool and layout",
     ("agent", "gpunodereports"): "the report of its own node; an admission policy compares the "
@@ -28,6 +36,8 @@ _USES: Final[dict[tuple[str, str], str]] = {
     ("controller", "clusterpolicies"): "why NVIDIA's operator does not serve a node",
     ("controller", "events"): "Warning Events of pools, and those of agents that cannot start",
     ("controller", "leases"): "which of its replicas acts",
+    (_WITH_POD, "pods"): "the pods that prove a node before its release; an admission policy "
+    "limits their names and privileges",
 }
 """(Program, resource) -> the purpose of the right."""
 _HEAD: Final = (
@@ -46,6 +56,7 @@ def _rows() -> Iterator[str]:
     yield from _program_rows("controller", everywhere, CONTROLLER_RULES)
     for namespace, rules in sorted(CONTROLLER_NAMESPACE_RULES.items()):
         yield from _program_rows("controller", f"namespace `{namespace}`", rules)
+    yield from _program_rows(_WITH_POD, f"namespace `{NAMESPACE}`", PROOF_POD_RULES)
 
 
 def _program_rows(who: str, where: str, rules: tuple[Rule, ...]) -> Iterator[str]:

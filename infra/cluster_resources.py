@@ -10,14 +10,14 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slicewright.apis.names import POOL_LABEL
-from slicewright.infra import manifests
+from slicewright.infra import delivery, manifests
 from slicewright.infra.components import pods
 from slicewright.infra.components.fleet.admission import NodeGuard, PodGuard
 from slicewright.infra.components.fleet.adopted_operator import AdoptedOperator
 from slicewright.infra.components.fleet.controller import FleetController
 from slicewright.infra.components.fleet.fractional_engine import FractionalEngine
 from slicewright.infra.components.fleet.gpu_operator import GpuOperator
-from slicewright.infra.components.fleet.gpu_pool import GpuPools
+from slicewright.infra.components.fleet.gpu_pool import GpuPools, ProofProgram
 from slicewright.infra.components.fleet.node_agent import NodeAgents
 from slicewright.infra.components.services.monitoring import Monitoring
 from slicewright.infra.components.services.pod_autoscaling import PodAutoscaling
@@ -105,6 +105,7 @@ def _deploy_foundation(fleet: FleetPlan, site: Site) -> _Foundation:
         image=image,
         node_selector=manifests.system_labels(fleet),
         metrics_from=fleet.metrics_from,
+        runs_pods=any(pool.verification.pod for pool in fleet.pools),
         cluster=site.cluster,
         depends_on=[*site.system, *guard.guards],
         opts=site.opts,
@@ -211,6 +212,11 @@ def _deploy_pools(fleet: FleetPlan, site: Site, foundation: _Foundation) -> GpuP
             if pool.name in site.pools and getattr(pool, "karpenter", None) is None
         },
         engine_namespace=manifests.engine_namespace(fleet),
+        program=ProofProgram(
+            image=pods.Image(name=fleet.image, pull_secrets=fleet.image_pull_secrets),
+            zipapp=delivery.node_agent(),
+            code=agents.code,
+        ),
         opts=site.opts,
     )
 

@@ -36,8 +36,8 @@ from slicewright.node_agent.verdict.verify import (
     verify,
     verify_layout,
 )
+from slicewright.node_agent.xids.gpu_probes import GpuProbes
 from slicewright.node_agent.xids.kernel_log import KMSG
-from slicewright.node_agent.xids.xid_watch import XidWatch
 from slicewright.telemetry import log
 
 # Few agents compute, and the others need not load ctypes.
@@ -137,7 +137,12 @@ class NodeWatch:
         self._health = health
         self._pace = pace
         self._clock = clock or Clock()
-        self._gpus = _GpuProbes(prober, kernel_log, pace, self._clock)
+        self._gpus = GpuProbes(
+            prober,
+            kernel_log,
+            thorough_every_s=pace.thorough_every_s,
+            monotonic=self._clock.monotonic,
+        )
         self._reporter = report.Reporter(client, node_name)
         self._own_node = OwnNode(client, node_name, Backoff(longest_s=pace.node_every_s))
         self._node: NodeState | None = None
@@ -325,7 +330,12 @@ class HostWatch:
         self._health = health
         self._pace = pace
         self._clock = clock or Clock()
-        self._gpus = _GpuProbes(prober, kernel_log, pace, self._clock)
+        self._gpus = GpuProbes(
+            prober,
+            kernel_log,
+            thorough_every_s=pace.thorough_every_s,
+            monotonic=self._clock.monotonic,
+        )
         self._damper = Damper()
         self._verdicts = VerdictLog()
         self._layouts: dict[int, GpuLayout] = {}
@@ -370,57 +380,3 @@ class HostWatch:
             if str(e) != self._layout_problem:
                 self._layout_problem = str(e)
                 log.warning("layout", problem=self._layout_problem)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Probe:
-    observation: Observation
-    thorough: bool = False
-    took_s: float | None = None
-    """None: the GPUs were not probed."""
-
-
-class _GpuProbes:
-    """Probes the GPUs and reads Xids, thoroughly every `Pace.thorough_every_s`."""
-
-    def __init__(self, prober: Prober, kernel_log: Path, pace: Pace, clock: Clock) -> None:
-        self._prober = prober
-        self._xids = XidWatch(kernel_log)
-        self._pace = pace
-        self._clock = clock
-        self._thorough_at = float("-inf")
-        self._unmeasured: set[str] = set()
-
-    @property
-    def xid_log_up(self) -> bool:
-        return self._xids.up
-
-    def probe(self, *, allow_thorough: bool = True) -> _Probe:
-        started = self._clock.monotonic()
-        serious = self._xids.read()
-        thorough = allow_thorough and (
-            serious or started - self._thorough_at >= self._pace.thorough_every_s
-        )
-        observation = self._xids.annotate(self._prober.probe(thorough=thorough))
-        if thorough:
-            self._thorough_at = started
-        self._log_unmeasured(observation)
-        took_s = self._clock.monotonic() - started
-        return _Probe(observation=observation, thorough=thorough, took_s=took_s)
-
-    def skip(self) -> _Probe:
-        """Does not call the driver, but reads Xids."""
-        self._xids.read()
-        return _Probe(observation=Observation())
-
-    def close(self) -> None:
-        self._xids.close()
-
-    def _log_unmeasured(self, observation: Observation) -> None:
-        """Logs each reason once, as it repeats every minute."""
-        for gpu in observation.gpus:
-            failure = gpu.utilization_failure
-            why = f"{failure.call}: {failure.text}" if failure else None
-            if why and why not in self._unmeasured:
-                self._unmeasured.add(why)
-                log.warning("utilization not measured", gpu=gpu.index, why=why)

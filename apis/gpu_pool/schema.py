@@ -24,6 +24,45 @@ _CONDITION_TYPES = (
     "repair or a decision; Reconciling is everything in between."
 )
 
+_TEXTS: Manifest = {"type": "array", "maxItems": 64, "items": {"type": "string"}}
+_PROOF_POD: Manifest = object_of(
+    "A pod that computes on each node before its release, through scheduler and device plugin. "
+    "Absent: there is none.",
+    {
+        "image": text("Image of its containers.", maxLength=1024),
+        "imagePullSecrets": {**_TEXTS, "description": "Names of Secrets to pull the image."},
+        "codeConfigMap": text("Name of the ConfigMap with its program.", maxLength=253),
+        "codeDirectory": text("Directory where its containers mount the program.", maxLength=253),
+        "command": {**_TEXTS, "description": "Command of its containers, without arguments."},
+        "devices": {
+            "type": "array",
+            "description": "One container for each.",
+            "minItems": 1,
+            "maxItems": 32,
+            "items": object_of(
+                "A device that a container requests.",
+                {
+                    "resource": text("Extended resource.", maxLength=253),
+                    "device": text("Profile of the partition, or `gpu`.", maxLength=63),
+                },
+                required=("resource", "device"),
+            ),
+        },
+        "environment": {
+            "type": "object",
+            "description": "Environment variables of its containers.",
+            "additionalProperties": {"type": "string"},
+        },
+        "tolerations": {
+            "type": "array",
+            "description": "Its tolerations.",
+            "maxItems": 64,
+            "items": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    },
+    required=("image", "codeConfigMap", "codeDirectory", "command", "devices"),
+)
+
 SCHEMA: Manifest = object_of(
     "A pool of GPU nodes: how its nodes must be partitioned, and which of them verifiably are.",
     {
@@ -71,6 +110,7 @@ SCHEMA: Manifest = object_of(
                             "description": "True: the node's report must say that a program has "
                             "computed on every partition and whole GPU.",
                         },
+                        "pod": _PROOF_POD,
                     },
                 ),
                 "migConfig": text(

@@ -24,6 +24,9 @@ class Reason:
 
 _NOTHING: Final = "nothing; it passes"
 _AGENTS_LOG: Final = "read the log of the node's node-agent pod, or its `kubectl describe`"
+_PROOF_PODS: Final = (
+    "`kubectl -n slicewright-system describe pods -l app.kubernetes.io/name=pod-proof`"
+)
 _RESTARTS: Final = f"mig-manager's pod is recreated up to {MOST_TRIES} times"
 
 OF_A_NODE: Final = (
@@ -111,6 +114,53 @@ OF_A_NODE: Final = (
         remedy="nothing at first: the agent computes within a minute, or gives the reason why it "
         "cannot. If it lasts, the node's agent is of an older version: `kubectl -n "
         "slicewright-system rollout status daemonset/node-agent-POOL`",
+    ),
+    Reason(
+        code="PodProofUnderWay",
+        status="Unknown",
+        meaning="the partitions match, and the pod that proves the node (`verification.pod`) has "
+        "not computed yet",
+        remedy=_NOTHING,
+    ),
+    Reason(
+        code="PodNotScheduled",
+        status="False",
+        meaning="the scheduler has not placed the pod that proves the node for two minutes: the "
+        "node lacks a resource that the pool should offer, or has a taint or a policy that keeps "
+        "tenants away",
+        remedy=f"read the scheduler's message; {_PROOF_PODS}. A pod of another tenant that holds "
+        "the last device has to end",
+    ),
+    Reason(
+        code="PodNotServed",
+        status="False",
+        meaning="the kubelet has refused the pod that proves the node, or its time was over before "
+        "it had run: the device plugin has given it no device, or its image was not pulled",
+        remedy=f"restart the node's device plugin pod; {_PROOF_PODS}. It is tried again after five "
+        "minutes",
+    ),
+    Reason(
+        code="WrongDeviceAllotted",
+        status="False",
+        meaning="the device plugin has given the pod that proves the node another device than the "
+        "pod requested",
+        remedy="restart the node's device plugin pod; if it lasts, compare the plugin's MIG "
+        "strategy with the pool. It is tried again after five minutes",
+    ),
+    Reason(
+        code="PodDoesNotCompute",
+        status="False",
+        meaning="the device of the pod that proves the node does not compute, though the agent's "
+        "own program did: the way of a pod to CUDA is broken",
+        remedy=f"read the pod's log for the CUDA error; {_PROOF_PODS}. It is tried again after "
+        "five minutes",
+    ),
+    Reason(
+        code="PodProofUntried",
+        status="False",
+        meaning="the pod that proves the node has ended without trying its device: a library of "
+        "the driver or the program itself is missing in its container",
+        remedy=f"read the pod's log; {_PROOF_PODS}. It is tried again after five minutes",
     ),
     Reason(
         code="MigConfigNotSet",

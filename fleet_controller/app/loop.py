@@ -11,6 +11,7 @@ from functools import partial
 from slicewright.fleet_controller.app.causes import Causes
 from slicewright.fleet_controller.app.failures import is_overtaken, is_refused
 from slicewright.fleet_controller.app.progress import Progress
+from slicewright.fleet_controller.app.proof_pods import ProofPods
 from slicewright.fleet_controller.cluster.action_log import log_action
 from slicewright.fleet_controller.cluster.backoff import Refusals
 from slicewright.fleet_controller.cluster.collection import error_text
@@ -98,6 +99,7 @@ class Loop:
         self._cluster = cluster
         self._clock = clock
         self._warnings: dict[str, WarningEvent] | None = None
+        self._proof_pods = ProofPods(cluster)
         self._warnings_listed = float("-inf")
         self._causes = Causes(cluster, partial(self._fault, "question"))
         self._refusals = Refusals()
@@ -269,7 +271,8 @@ class Loop:
         present = memberships(pools, nodes)
         inspected = to_inspect(pools, nodes, now, present=present)
         shares = self._share_facts(sharing_nodes(present))
-        cluster.bound.ask_about((*inspected, *shares.pods, *to_prove(present)))
+        held = tuple(to_prove(present))
+        cluster.bound.ask_about((*inspected, *shares.pods, *held))
         self._nodes = {node.name: node for node in nodes}
         pods = {name: cluster.pods(self._nodes[name]) for name in inspected}
         candidates = (*pods.values(), *shares.pods.values())
@@ -290,6 +293,7 @@ class Loop:
                 unverified_nodes(pools, nodes, present=present)
             ),
             gpu_pods=cluster.bound.with_gpus() if any(pool.computes for pool in pools) else {},
+            proof_pods=self._proof_pods.current(pools, held),
             present=present,
             shares=shares,
         )

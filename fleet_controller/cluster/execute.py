@@ -7,12 +7,14 @@ from typing import Any
 from slicewright.apis.names import (
     API_VERSION,
     EVENTS_NAMESPACE,
+    NAMESPACE,
     POOL_KIND,
     POOL_PLURAL,
     ROLLOUT_ANNOTATION,
 )
 from slicewright.fleet_controller.cluster.node_patches import PatchAction, json_pointer, node_patch
 from slicewright.fleet_controller.cluster.observe import EVENT_SOURCE, Cluster
+from slicewright.fleet_controller.cluster.proof_pod_body import proof_pod_body
 from slicewright.fleet_controller.decision.actions import (
     Action,
     EmitEvent,
@@ -21,6 +23,7 @@ from slicewright.fleet_controller.decision.actions import (
     SetPoolStatus,
 )
 from slicewright.fleet_controller.membership.release import RemoveFinalizer
+from slicewright.fleet_controller.nodes.pod_proof import CreateProofPod, DeleteProofPod
 from slicewright.fleet_controller.nodes.watchdog import RestartOperand
 from slicewright.fleet_controller.objects.bounds import stamp
 from slicewright.fleet_controller.objects.warning_event import next_count
@@ -37,6 +40,10 @@ def execute(cluster: Cluster, action: Action) -> None:
     Raises ApiError or Unreachable.
     """
     match action:
+        case CreateProofPod():
+            _create_proof_pod(cluster, action)
+        case DeleteProofPod():
+            _delete_proof_pod(cluster, action)
         case EvictPod():
             _evict(cluster, action.namespace, action.pod, action.uid)
         case RestartOperand(restart=pod):
@@ -64,6 +71,22 @@ def _patch_node(cluster: Cluster, action: PatchAction) -> None:
     if patch.subresource:
         path = f"{path}/{patch.subresource}"
     cluster.nodes.put(cluster.client.patch(path, patch.body, kind=patch.kind))
+
+
+def _create_proof_pod(cluster: Cluster, action: CreateProofPod) -> None:
+    try:
+        cluster.client.create(path_of("v1", "pods", namespace=NAMESPACE), proof_pod_body(action))
+    except ApiError as e:
+        if e.reason != "AlreadyExists":  # its predecessor is still being deleted
+            raise
+
+
+def _delete_proof_pod(cluster: Cluster, action: DeleteProofPod) -> None:
+    try:
+        cluster.client.delete(path_of("v1", "pods", action.pod, NAMESPACE))
+    except ApiError as e:
+        if e.status != 404:
+            raise
 
 
 def _evict(cluster: Cluster, namespace: str, pod: str, uid: str) -> None:

@@ -19,6 +19,7 @@ from slicewright.apis.names import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODE_CONDITION,
+    POD_PROOF_ANNOTATION,
     QUARANTINE_EFFECT,
     REPORTS_AFTER_ANNOTATION,
     SCHEDULER_START_ANNOTATION,
@@ -41,6 +42,7 @@ from slicewright.fleet_controller.decision.actions import (
 )
 from slicewright.fleet_controller.membership.membership import JoinNode
 from slicewright.fleet_controller.membership.release import ClearNodeCondition, ReleaseNode
+from slicewright.fleet_controller.nodes.pod_proof import NotePodProof
 from slicewright.fleet_controller.nodes.watchdog import RestartOperand
 from slicewright.fleet_controller.objects.bounds import stamp
 from slicewright.fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
@@ -61,6 +63,7 @@ PatchAction: TypeAlias = (
     | ClearReportsAfter
     | TouchNode
     | NoteGpuPods
+    | NotePodProof
     | SetMigConfig
     | SetDesiredState
     | RestartOperand
@@ -101,6 +104,8 @@ def node_patch(action: PatchAction) -> NodePatch:
             # Not conditional: it is corrected whenever the number of pods changes.
             count = str(gpu_pods) if gpu_pods else None
             return NodePatch(body={"metadata": {"annotations": {GPU_PODS_ANNOTATION: count}}})
+        case NotePodProof(key=key):
+            return NodePatch(body={"metadata": {"annotations": {POD_PROOF_ANNOTATION: key}}})
         case SetMigConfig():
             return NodePatch(body={"metadata": _layout_metadata(action)})
         case SetDesiredState(desired_state_annotation=desired):

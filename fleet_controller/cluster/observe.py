@@ -17,6 +17,7 @@ from slicewright.apis.names import (
     NAMESPACE,
     POOL_KIND,
     POOL_PLURAL,
+    PROOF_POD_SELECTOR,
     REPORT_PLURAL,
 )
 from slicewright.fleet_controller.cluster import news
@@ -40,6 +41,7 @@ from slicewright.fleet_controller.objects.node_pods import (
     unreadable_pod,
 )
 from slicewright.fleet_controller.objects.pool import Pool, read_pool, unreadable_pool
+from slicewright.fleet_controller.objects.proof_pod import ProofPod, read_proof_pod
 from slicewright.fleet_controller.objects.report import Report, read_report, unreadable_report
 from slicewright.fleet_controller.objects.warning_event import WarningEvent, read_warning
 from slicewright.kubeapi import ApiError, Client, JsonObject, list_all
@@ -168,6 +170,14 @@ class Cluster:
             list_all(self.client, path, keep=waiting_pods.trim, labelSelector=AGENT_SELECTOR).items
         )
 
+    def proof_pods(self) -> dict[str, ProofPod]:
+        """Returns node -> the pod that proves it. Raises ApiError or Unreachable."""
+        path = path_of("v1", "pods", namespace=NAMESPACE)
+        listed = list_all(
+            self.client, path, keep=_readable_proof_pod, labelSelector=PROOF_POD_SELECTOR
+        ).items
+        return {pod.node: pod for pod in listed if pod is not None}
+
     def daemon_set_warnings(self) -> list[JsonObject]:
         """Returns Warning Events about the agents' DaemonSets. Raises ApiError or Unreachable."""
         path = path_of("v1", "events", namespace=NAMESPACE)
@@ -264,6 +274,13 @@ class Cluster:
         selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         listed = self.client.get(path_of("v1", "pods"), fieldSelector=selector)
         return tuple(map(_readable_pod, listed.get("items") or ()))
+
+
+def _readable_proof_pod(raw: JsonObject) -> ProofPod | None:
+    try:
+        return read_proof_pod(raw)
+    except UNREADABLE:
+        return None
 
 
 def _readable_pod(raw: JsonObject) -> NodePod:

@@ -12,6 +12,7 @@ from slicewright.fleet_controller.membership.release import (
     ReleaseNode,
     RemoveFinalizer,
 )
+from slicewright.fleet_controller.nodes.pod_proof import PodProofAction
 from slicewright.fleet_controller.nodes.watchdog import RestartOperand
 from slicewright.fleet_controller.objects.action import EventAction, NodeAction, PoolAction
 from slicewright.fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
@@ -237,6 +238,7 @@ Action = (
     SetNodeCondition
     | AddStartupTaint
     | NoteGpuPods
+    | PodProofAction
     | RecordBoot
     | ClearReportsAfter
     | TouchNode

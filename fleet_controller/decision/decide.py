@@ -37,6 +37,7 @@ from slicewright.fleet_controller.membership.release import finalizers_to_remove
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.node_pods import NodePod
 from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.proof_pod import ProofPod
 from slicewright.fleet_controller.objects.report import Report
 from slicewright.fleet_controller.objects.warning_event import WarningEvent
 from slicewright.fleet_controller.rollout.drain import Refusal
@@ -80,6 +81,7 @@ def decide(
     no_agents: Mapping[str, str] = MappingProxyType({}),
     no_operands: Mapping[str, str] = MappingProxyType({}),
     gpu_pods: Mapping[str, int] = MappingProxyType({}),
+    proof_pods: Mapping[str, ProofPod] = MappingProxyType({}),
     present: Present | None = None,
     shares: ShareFacts | None = None,
 ) -> Decision:
@@ -93,6 +95,7 @@ def decide(
     no_agents: node -> why its agent has not reported.
     no_operands: node -> why NVIDIA's operands do not serve it.
     gpu_pods: node -> number of pods that request its GPUs, without an entry for 0.
+    proof_pods: node -> the pod that proves it.
     present: the memberships of these nodes, if they are known already.
     shares: the pods and schedulers of pools whose GPUs an engine shares by fractions.
     """
@@ -104,6 +107,7 @@ def decide(
         no_operands=no_operands,
         brought_keys=brought_keys(pools),
         gpu_pods=gpu_pods,
+        proof_pods=proof_pods,
         progress_interval_s=progress_interval_s(pools, now),
         now=now,
         shares=shares or ShareFacts(),

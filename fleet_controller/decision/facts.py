@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from slicewright.fleet_controller.objects.node_pods import NodePod
+from slicewright.fleet_controller.objects.proof_pod import ProofPod
 from slicewright.fleet_controller.objects.report import Report
 from slicewright.fleet_controller.rollout.drain import Refusal
 
@@ -32,6 +33,8 @@ class Facts:
     no_operands: Mapping[str, str]
     brought_keys: AbstractSet[str]
     gpu_pods: Mapping[str, int]
+    proof_pods: Mapping[str, ProofPod]
+    """The pods that prove nodes, by node."""
     progress_interval_s: float
     """Interval of the Events that show the progress to a waiting `pulumi up`."""
     now: float

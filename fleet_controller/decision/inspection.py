@@ -39,9 +39,9 @@ def to_inspect(
 
 
 def to_prove(present: Present) -> Iterator[str]:
-    """Yields the held nodes whose agents compute once no pod requests their GPUs."""
+    """Yields the held nodes that an agent, or a pod, is to prove."""
     for pool, members in present:
-        if pool.computes:
+        if pool.computes or pool.proof_pod:
             yield from (node.name for node in members if node.held)
 
 

@@ -20,6 +20,7 @@ from slicewright.fleet_controller.decision.startup_taint import (
     returns_before_its_turn,
 )
 from slicewright.fleet_controller.membership.membership import joining
+from slicewright.fleet_controller.nodes.pod_proof import NO_POD
 from slicewright.fleet_controller.nodes.watchdog import Watch
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.node_pods import NodePod, gpu_pod_paths
@@ -36,7 +37,13 @@ def decide_node(pool_pass: PoolPass, member: Member) -> Outcome:
     """
     node, pool, facts = member.node, pool_pass.pool, pool_pass.facts
     turn, watched = pool_pass.turn(node), pool_pass.watch(node)
-    deadlines = (*watched.deadlines, *(turn.deadlines if turn else ()), *member.deadlines)
+    pod_proof = pool_pass.pod_proofs.get(node.name, NO_POD)
+    deadlines = (
+        *watched.deadlines,
+        *(turn.deadlines if turn else ()),
+        *member.deadlines,
+        *filter(None, (pod_proof.deadline,)),
+    )
     join = joining(node, pool, facts.brought_keys)
     if join and node.joined is None:
         # An existing node must carry the note before anything else is done to it, so that all can
@@ -53,6 +60,7 @@ def decide_node(pool_pass: PoolPass, member: Member) -> Outcome:
         *_writes(member, pool, facts.pods.get(node.name), facts.now),
         *_desired_state(node, pool),
         *note_gpu_pods(node, pool, gpu_pods),
+        *filter(None, (pod_proof.action,)),
         *after,
     )
     return Outcome(holds=holds, actions=actions, deadlines=deadlines)

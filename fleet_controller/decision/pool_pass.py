@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from slicewright.fleet_controller.decision.facts import Facts
 from slicewright.fleet_controller.decision.startup_taint import hold_reason
 from slicewright.fleet_controller.nodes.assess import assess
+from slicewright.fleet_controller.nodes.pod_proof import PodProof, prove_by_pod
 from slicewright.fleet_controller.nodes.watchdog import NOTHING, Watch, watch
 from slicewright.fleet_controller.objects.assessment import Assessment
 from slicewright.fleet_controller.objects.node import Node
@@ -27,6 +28,8 @@ class PoolPass:
     """Node -> its own assessment, rollouts aside."""
     watches: Mapping[str, Watch]
     """Node -> the watchdog's result, for the nodes that need it."""
+    pod_proofs: Mapping[str, PodProof]
+    """Node -> the proof by a pod."""
     rollout: Rollout
 
     def turn(self, node: Node) -> Turn | None:
@@ -51,6 +54,8 @@ class PoolPass:
 def start_pass(pool: Pool, nodes: Sequence[Node], facts: Facts) -> PoolPass:
     """Assesses the nodes, and decides the pool's rollout."""
     reported = {node.name: _assess(node, pool, facts) for node in nodes}
+    pod_proofs = _prove_by_pods(pool, nodes, reported, facts)
+    reported |= {name: proof.assessment for name, proof in pod_proofs.items() if proof.assessment}
     watches = _watch(pool, nodes, reported, facts)
     stuck = {name: watched.assessment for name, watched in watches.items() if watched.assessment}
     assessments = reported | stuck
@@ -70,6 +75,7 @@ def start_pass(pool: Pool, nodes: Sequence[Node], facts: Facts) -> PoolPass:
         facts=facts,
         assessments=assessments,
         watches=watches,
+        pod_proofs=pod_proofs,
         rollout=rollout,
     )
 
@@ -83,6 +89,18 @@ def _assess(node: Node, pool: Pool, facts: Facts) -> Assessment:
         no_agent=facts.no_agents.get(node.name),
         no_operands=facts.no_operands.get(node.name),
     )
+
+
+def _prove_by_pods(
+    pool: Pool, nodes: Sequence[Node], assessments: Mapping[str, Assessment], facts: Facts
+) -> dict[str, PodProof]:
+    pods = facts.proof_pods
+    return {
+        node.name: prove_by_pod(node, pool, assessments[node.name], pods.get(node.name), facts.now)
+        for node in nodes
+        # Thousands are in service, and have no such pod any more.
+        if node.name in pods or (node.held and pool.proof_pod is not None)
+    }
 
 
 def _watch(

@@ -22,6 +22,7 @@ from slicewright.apis.names import (
     DESIRED_ANNOTATION,
     GPU_PODS_ANNOTATION,
     JOINED_ANNOTATION,
+    POD_PROOF_ANNOTATION,
     RELEASE_FINALIZER,
     REPORTS_AFTER_ANNOTATION,
     STARTUP_TAINT_KEY,
@@ -200,6 +201,7 @@ def _release(node: Node, trusted_keys: AbstractSet[str]) -> ReleaseNode:
         REPORTS_AFTER_ANNOTATION: node.reports_after,
         CHANGED_ANNOTATION: node.changed_at,
         GPU_PODS_ANNOTATION: node.gpu_pods,
+        POD_PROOF_ANNOTATION: node.pod_proof,
         JOINED_ANNOTATION: node.joined,
     }
     return ReleaseNode(

@@ -23,6 +23,7 @@ from slicewright.apis.names import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODE_CONDITION,
+    POD_PROOF_ANNOTATION,
     QUARANTINE_EFFECT,
     REPORTS_AFTER_ANNOTATION,
     SCHEDULER_START_ANNOTATION,
@@ -105,6 +106,8 @@ class Node:
     """Reports of this time or earlier are about an earlier layout. 0 if all count."""
     gpu_pods: str = ""
     """Number of pods with GPUs that is noted on the node (GPU_PODS_ANNOTATION), or empty."""
+    pod_proof: str = ""
+    """Digest of the boot and layout that a pod has proven (POD_PROOF_ANNOTATION), or empty."""
     has_annotations: bool = True
     """True if it has an annotation, of anybody."""
     changed_at: float = 0.0
@@ -181,6 +184,7 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         desired_state_annotation=read_desired_annotation(notes.get(DESIRED_ANNOTATION)),
         reports_after=seconds_or_epoch(notes.get(REPORTS_AFTER_ANNOTATION)),
         gpu_pods=identifier(notes.get(GPU_PODS_ANNOTATION)),
+        pod_proof=identifier(notes.get(POD_PROOF_ANNOTATION)),
         has_annotations=bool(notes),
         changed_at=seconds_or_epoch(notes.get(CHANGED_ANNOTATION)),
         quarantine_at=next(

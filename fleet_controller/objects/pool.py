@@ -26,6 +26,7 @@ from slicewright.fleet_controller.objects.known_layouts import (
 )
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool_status import readable_status
+from slicewright.fleet_controller.objects.proof_pod import ProofPodSettings, read_settings
 from slicewright.fleet_controller.objects.shares import PoolShares, read_pool_shares
 
 
@@ -68,6 +69,8 @@ class Pool:
     """
     computes: bool = False
     """True if a node is released only once its agent has computed on each of its devices."""
+    proof_pod: ProofPodSettings | None = None
+    """The pod that proves a node before its release. None: there is none."""
     driver: str | None = None
     """NVIDIA's driver version that its nodes must have. None if the rollout changes no driver."""
     shares: PoolShares | None = None
@@ -139,6 +142,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         policy=read_policy(spec.get("rolloutPolicy")),
         boot_layout=text(spec.get("bootLayout"), LONGEST_NAME),
         computes=(spec.get("verification") or {}).get("compute") is True,
+        proof_pod=read_settings((spec.get("verification") or {}).get("pod")),
         driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
         declared=_declared(spec, layout, layout_hash),
         shares=read_pool_shares(spec.get("shares")),

@@ -82,7 +82,7 @@ from slicewright.infra.manifests.monitoring import (
     scraped,
 )
 from slicewright.infra.manifests.placement import system_labels
-from slicewright.infra.manifests.pods import pod_request, tolerations
+from slicewright.infra.manifests.pods import pod_request, proof_pod, tolerations
 from slicewright.infra.manifests.rights.policies import (
     READING,
     Need,

@@ -12,6 +12,13 @@ from slicewright.infra.plan.partition.sharing import allocatable
 
 _ANY_GPU_TAINT: JsonObject = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
+_CORDONED: JsonObject = {
+    "key": "node.kubernetes.io/unschedulable",
+    "operator": "Exists",
+    "effect": "NoSchedule",
+}
+"""A node is cordoned until a change of its layout is verified."""
+
 
 def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
     """Tolerations for a pod that runs on all nodes of `pools`, before they are verified too.
@@ -41,6 +48,26 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
         else [{name: 1} for name in sorted(pool.offer.resources)],
         **({"hostIPC": True} if _reaches_mps_by_ipc(pool) else {}),
         **scheduler_name(pool),
+    }
+
+
+def proof_pod(pool: PoolPlan) -> JsonObject:
+    """The settings that depend on the pool. GKE's device plugin mounts the driver into a container
+    with a GPU, and NVIDIA's runtime brings CUDA for the capability `compute`.
+    """
+    by_gke = isinstance(pool.settings, GkeSettings) and not pool.operated
+    environment = (
+        {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
+        if by_gke
+        else {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+    )
+    return {
+        "devices": [
+            {"resource": requested.resource, "device": requested.device}
+            for requested in pool.verification.pod
+        ],
+        "environment": environment,
+        "tolerations": [*tolerations([pool]), _CORDONED],
     }
 
 

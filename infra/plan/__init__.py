@@ -66,6 +66,7 @@ from slicewright.infra.plan.model.pools import (
     PlannedPool,
     PoolPlan,
     PoolVerification,
+    RequestedDevice,
     SystemPoolPlan,
 )
 from slicewright.infra.plan.model.role_names import ROLE_NAME_MAX, role_name, role_pattern

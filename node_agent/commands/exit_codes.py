@@ -7,6 +7,8 @@ MISMATCH: Final = 1
 UNKNOWN: Final = 2
 WRONG_USE: Final = 2
 RESTART_NEEDED: Final = 3
+WRONG_DEVICE: Final = 4
+"""A container was allotted another device than it requested."""
 
 
 class WrongUse(Exception):

@@ -59,9 +59,7 @@ def _isolate(output: int, parent: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it ended before the request above
+    end_with_parent(parent)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
         if descriptor > sys.stderr.fileno() and descriptor != output:
@@ -70,6 +68,16 @@ def _isolate(output: int, parent: int) -> None:
     limit = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def end_with_parent(parent: int) -> None:
+    """Has the kernel kill this forked process when its parent ends.
+
+    parent: process id of the process that forked it.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before the request above
 
 
 def _close(descriptor: int) -> None:

@@ -18,6 +18,7 @@ from slicewright.node_agent.compute import child
 from slicewright.node_agent.compute.judgement import Proof, judge
 from slicewright.node_agent.compute.results import Begun, DeviceResult, Refused, Started, from_line
 from slicewright.node_agent.compute.units import Run, Unit, follow_up, initial
+from slicewright.node_agent.compute.warm import started_gpus
 from slicewright.node_agent.nvml.child_process import exit_status
 
 _KILL_WAIT_S: Final = 0.5
@@ -43,12 +44,16 @@ class Limits:
     warm_per_device_s: float = 1.0
     total_s: float = 120.0
 
+    def cold_start_s(self, gpus: int) -> float:
+        """Seconds that the start of all GPUs may take."""
+        return self.cold_s + self.cold_per_gpu_s * gpus
+
     def of_process(self, unit: Unit, *, gpus: int, warm: bool) -> float:
         """Seconds that a process may take."""
         work_s = self.warm_per_device_s * len(unit.uuids)
         if warm:
             return self.warm_s + work_s
-        return self.cold_s + self.cold_per_gpu_s * gpus + work_s
+        return self.cold_start_s(gpus) + work_s
 
 
 @dataclass
@@ -128,10 +133,11 @@ def prove(
     """
     began = time.monotonic()
     work = _Work(waiting=list(initial(devices)), gpus=len(devices), limits=limits, began=began)
-    try:
-        work.run(occupants)
-    finally:
-        work.end_all()
+    with started_gpus(limits.cold_start_s(len(devices))):
+        try:
+            work.run(occupants)
+        finally:
+            work.end_all()
     return judge(devices, work.runs, seconds=time.monotonic() - began, in_use=work.in_use)
 
 

@@ -39,12 +39,14 @@ def match_message(desired: Desired, *, resources: bool) -> str:
 
 
 def _clauses(checks: Sequence[Check]) -> Iterator[str]:
-    """A clause for each finding, shared by all GPUs with that finding."""
-    by_finding: dict[tuple[str, str], list[str]] = {}
+    """A clause for each finding, shared by all GPUs with that finding. A GPU is named once, however
+    many of its partitions have it.
+    """
+    by_finding: dict[tuple[str, str], dict[str, None]] = {}
     for check in checks:
-        by_finding.setdefault((check.expected, check.observed), []).append(check.where)
+        by_finding.setdefault((check.expected, check.observed), {})[check.where] = None
     for (expected, observed), where in by_finding.items():
-        yield f"{_join_places(where)} wanted {expected}, found {observed}"
+        yield f"{_join_places(tuple(where))} wanted {expected}, found {observed}"
 
 
 def _join_places(where: Sequence[str]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from slicewright.apis.names import POOL_LABEL
 from slicewright.infra import plan
@@ -17,8 +18,8 @@ from slicewright.rehearsal.cluster.kubelet.nodes.holds import Holds
 from slicewright.rehearsal.scenario.environment import Environment
 from slicewright.rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
-__all__ = ["MACHINE", "Hold", "WrongLayout", "hold", "inject", "inject_resolved", "injected"]
-__all__ += ["reboot", "repair", "resolve"]
+__all__ = ["MACHINE", "Hold", "WrongLayout", "hand_out_wrong_devices", "hold", "inject"]
+__all__ += ["inject_resolved", "injected", "reboot", "repair", "resolve"]
 
 MACHINE = "rehearsal.slicewright.io/machine"
 
@@ -95,11 +96,22 @@ def hold(client: Client, node: str, held: Holds | None) -> None:
 
     Raises ApiError, Unreachable.
     """
+    _set_fault(client, node, None if held is None else {"kind": "hold", **asdict(held)})
+
+
+def hand_out_wrong_devices(client: Client, node: str) -> None:
+    """From now on the node's device plugin gives containers other devices than it is asked for;
+    `hold` and `repair` end that. Raises ApiError, Unreachable.
+    """
+    _set_fault(client, node, {"kind": "wrong-device"})
+
+
+def _set_fault(client: Client, node: str, fault: Mapping[str, Any] | None) -> None:
     path = f"/api/v1/nodes/{node}"
     machine = json.loads(client.get(path)["metadata"]["annotations"][MACHINE])
     machine.pop("fault", None)
-    if held is not None:
-        machine["fault"] = {"kind": "hold", **asdict(held)}
+    if fault is not None:
+        machine["fault"] = fault
     client.patch(path, {"metadata": {"annotations": {MACHINE: json.dumps(machine)}}})
 
 

@@ -251,9 +251,15 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
 
 
 def _verification(verification: plan.PoolVerification) -> str:
+    text = "each device is listed by NVML as declared"
     if verification.compute:
-        return "each device is listed by NVML as declared, and has run a CUDA program"
-    return f"each device is listed by NVML as declared, not run: {verification.why_listed_only}"
+        text += ", and has run a CUDA program"
+    else:
+        text += f", not run: {verification.why_listed_only}"
+    if verification.pod:
+        resources = ", ".join(requested.resource for requested in verification.pod)
+        text += f"; a pod has computed on {resources}"
+    return text
 
 
 def _pod(request: manifests.JsonObject, console: Console) -> None:

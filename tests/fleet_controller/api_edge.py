@@ -82,7 +82,8 @@ class ApiEdge:
     def delete(self, path: str, body: Object | None = None) -> Object:
         collection, _, name = path.rpartition("/")
         self._count("DELETE", collection)
-        if self.objects[collection].pop(f"{names.EVENTS_NAMESPACE}/{name}", None) is None:
+        namespace = collection.rpartition("/namespaces/")[2].partition("/")[0]
+        if self.objects[collection].pop(f"{namespace}/{name}", None) is None:
             raise ApiError(404, {"reason": "NotFound"})
         return {}
 

@@ -14,9 +14,12 @@ from typing import Any, cast
 
 from slicewright.apis.desired_state import Desired
 from slicewright.kubeapi import ApiError, Client
+from slicewright.node_agent.cluster.proof_memory import ProofMemory
 from slicewright.node_agent.cluster.restart_memory import RestartMemory
+from slicewright.node_agent.compute.prover import Prover
 from slicewright.node_agent.reporting.health import Health
 from slicewright.node_agent.reporting.metrics import Metrics
+from slicewright.node_agent.verdict.compute_gate import ComputeGate
 from slicewright.node_agent.verdict.partitioning import Partitioning
 from slicewright.node_agent.verdict.renewal import Renewal
 from slicewright.node_agent.watch import NodeWatch, Pace
@@ -101,15 +104,25 @@ class Node:
 
     @contextmanager
     def container(
-        self, kind: Container, mode: Mode, *, renews: bool = True, user: int | None = USER
+        self,
+        kind: Container,
+        mode: Mode,
+        *,
+        renews: bool = True,
+        user: int | None = USER,
+        computes: bool = False,
+        without: frozenset[str] = frozenset(),
     ) -> Iterator[Agent]:
-        """The agent in a container that is created now."""
+        """The agent in a container that is created now. without: device nodes that come later."""
         found = container_runtime.devices(kind, state.load(self.silicon.path), mode)
         assert found is not None
+        found -= without
         if container_runtime.has_rules_of_hook(kind, mode):
             found |= {device_rules.marker(device_rules.times_written(self.silicon.path))}
         self.dev = self._dev(found)
         self.setenv(device_nodes.VARIABLE, str(self.dev))
+        # As in the product: a prober that is started first would live until the prover's end.
+        prover = Prover.start() if computes else None
         prober = self.silicon.prober(user=user)
         stop = threading.Event()
         renewal = Renewal(
@@ -128,6 +141,7 @@ class Node:
             health=Health(stall_after_s=30, stale_after_s=30, clock=self.clocks.monotonic),
             pace=self.pace,
             renewal=renewal if renews else None,
+            gate=ComputeGate(prover.prove, ProofMemory(self.directory)) if prover else None,
             partitioning=Partitioning(driver_loaded=lambda: self.driver_loaded),
             clock=self.clocks.clock(),
         )
@@ -136,6 +150,8 @@ class Node:
         finally:
             loop.close()
             prober.close()
+            if prover:
+                prover.close()
 
     def _dev(self, nodes: Iterable[str]) -> Path:
         # Beside the GPUs: pytest keeps its own directories from other users.

@@ -117,7 +117,12 @@ def test_the_json_keys_are_stable(run: Any) -> None:
         "verification",
         "pod",
     }
-    assert pool["verification"] == {"compute": True, "why_listed_only": ""}
+    assert pool["verification"] == {
+        "compute": True,
+        "why_listed_only": "",
+        "pod": [],
+        "why_no_pod": "verification.pod is false",
+    }
     assert pool["driver"]["minimum"] == "450.80.02"
     assert pool["allocatable"] == {"nvidia.com/mig-1g.5gb": 56}
     assert pool["nodes"] == {"min": 1, "max": 1, "autoscaled": False}

@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slicewright.apis import custom_resources, names, rights
-from slicewright.apis.admission import own_patches, policies
+from slicewright.apis.admission import own_patches, policies, proof_pods
 from slicewright.infra import delivery
 from slicewright.infra.components import code_map, network, pods, quota
 from slicewright.infra.components.fleet import admission, rbac
@@ -36,12 +36,13 @@ class FleetController(pulumi.ComponentResource):
         image: pods.Image,
         node_selector: Mapping[str, str],
         metrics_from: Sequence[MetricsSource],
+        runs_pods: bool,
         cluster: pulumi.Resource | None,
         depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """node_selector: selects the nodes of the controller's pods. depends_on: these nodes, and
-        the policies that guard all nodes.
+        """node_selector: selects the nodes of the controller's pods. runs_pods: True if it creates
+        pods that prove nodes. depends_on: these nodes, and the policies that guard all nodes.
         """
         super().__init__("slicewright:index:FleetController", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
@@ -54,6 +55,7 @@ class FleetController(pulumi.ComponentResource):
         prerequisites = [
             *self.kinds,
             *_grant_rights(name, self.namespace, child),
+            *(_allow_proof_pods(name, self.namespace, child) if runs_pods else ()),
             *_limit_patches(name, self.kinds, child),
             *self.ready_for_pods,
             *depends_on,
@@ -127,6 +129,21 @@ def _grant_rights(
             for scope, rules in rights.CONTROLLER_NAMESPACE_RULES.items()
         ),
     ]
+
+
+def _allow_proof_pods(
+    name: str, namespace: pulumi.Input[str], child: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """The right to create and delete pods in its own namespace, and the policy on these pods."""
+    limits = admission.enforce_policy(f"{name}-pod-policy", proof_pods.proof_pod_policy(), child)
+    program = rbac.ProgramRights(
+        component=name,
+        object_name="slicewright-fleet-controller-proof-pods",
+        service_account=names.CONTROLLER_SERVICE_ACCOUNT,
+        namespace=namespace,
+        opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[*limits])),
+    )
+    return [*limits, program.bind_role("proof-pods", namespace, rights.PROOF_POD_RULES)]
 
 
 def _limit_patches(

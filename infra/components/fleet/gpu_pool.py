@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pulumi
 
-from slicewright.infra import manifests, stack_file
+from slicewright.infra import delivery, manifests, stack_file
+from slicewright.infra.components import pods
 from slicewright.infra.components.fleet.gpu_pool_object import GPUPool, pool_metadata, pool_spec
 from slicewright.infra.components.fleet.pool_verification import Live, check_verified
 from slicewright.infra.plan import PoolPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofProgram:
+    """The program of the pods that prove the way of a pod to its device."""
+
+    image: pods.Image
+    zipapp: delivery.Zipapp
+    code: pulumi.Input[str]
+    """Name of the ConfigMap with the zipapp."""
 
 
 class GpuPools(pulumi.ComponentResource):
@@ -38,11 +50,13 @@ class GpuPools(pulumi.ComponentResource):
         depends_on: Mapping[str, Sequence[pulumi.Input[pulumi.Resource]]],
         machines: Mapping[str, pulumi.Resource] | None = None,
         engine_namespace: str | None = None,
+        program: ProofProgram | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """depends_on: by pool, resources that verification needs: nodes, agents, controller,
         partitioner. machines: by pool, the node pool in the cloud. Pools of existing nodes are
         missing. engine_namespace: of the scheduler that shares GPUs by fractions, if any.
+        program: runs in the pods that prove a node. Pools without such pods need none.
         """
         super().__init__("slicewright:index:GpuPools", name, {}, opts)
         self._name = name
@@ -51,7 +65,7 @@ class GpuPools(pulumi.ComponentResource):
             pool.name: GPUPool(
                 f"{name}-{pool.name}",
                 metadata=pool_metadata(pool),
-                spec=pool_spec(pool, engine_namespace=engine_namespace),
+                spec=_with_program(pool_spec(pool, engine_namespace=engine_namespace), program),
                 opts=pulumi.ResourceOptions(
                     parent=self,
                     deleted_with=cluster,
@@ -103,6 +117,21 @@ class GpuPools(pulumi.ComponentResource):
                 )
             )
         )
+
+
+def _with_program(spec: dict[str, Any], program: ProofProgram | None) -> dict[str, Any]:
+    pod = spec["verification"].get("pod")
+    if pod is None or program is None:
+        return spec
+    complete = {
+        **pod,
+        "image": program.image.name,
+        "imagePullSecrets": list(program.image.pull_secrets),
+        "codeConfigMap": program.code,
+        "codeDirectory": pods.CODE_DIRECTORY,
+        "command": pods.command(program.zipapp, "prove"),
+    }
+    return {**spec, "verification": {**spec["verification"], "pod": complete}}
 
 
 def _warn_in_preview(

@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 
 from slicewright.apis import names
+from slicewright.infra import manifests
 from slicewright.infra.plan import ExistingSettings, PoolPlan
 
 _ANNOTATIONS = {
@@ -70,6 +71,8 @@ def pool_spec(pool: PoolPlan, *, engine_namespace: str | None = None) -> dict[st
         "expectedNodes": {"min": pool.nodes.min, "max": pool.nodes.max},
         "verification": {"compute": pool.verification.compute},
     }
+    if pool.verification.pod:
+        spec["verification"]["pod"] = manifests.proof_pod(pool)
     if pool.offer.mig_config is not None:
         spec["migConfig"] = pool.offer.mig_config
         spec["desiredState"] = pool.offer.desired

@@ -25,10 +25,13 @@ from slicewright.infra.stack_file import GpuOperator, NodeAgent
 
 
 class NodeAgents(pulumi.ComponentResource):
-    """Outputs: `daemon_sets` by pool, and `guards`, which limit an agent to its own report."""
+    """Outputs: `daemon_sets` by pool, `guards`, which limit an agent to its own report, and `code`,
+    the name of the ConfigMap with the agent.
+    """
 
     daemon_sets: Mapping[str, pulumi.Resource]
     guards: Sequence[pulumi.Resource]
+    code: pulumi.Output[str]
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class NodeAgents(pulumi.ComponentResource):
         code = code_map.deliver_code(
             name, zipapp, title="node-agent", namespace=namespace, opts=self._child
         )
+        self.code = code.config_map
         pod = AgentPod(
             image=image,
             settings=settings,

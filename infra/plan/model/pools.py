@@ -148,13 +148,27 @@ _SettingsT_co = TypeVar("_SettingsT_co", bound=PoolSettings, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
+class RequestedDevice:
+    """A device that a pod requests to prove its own way to it."""
+
+    resource: str
+    """The extended resource, as the node advertises it."""
+    device: str
+    """The profile of the partition that it must get, or `gpu`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PoolVerification:
     """The proofs that a node of the pool needs before its release, besides NVML's list."""
 
     compute: bool
     """True if the agent computes on every partition and whole GPU."""
-    why_listed_only: str = ""
+    why_listed_only: str
     """Why it does not. Empty if it does."""
+    pod: tuple[RequestedDevice, ...]
+    """One device of each resource, for a pod that computes on each node. Empty: no such pod."""
+    why_no_pod: str
+    """Why there is no such pod. Empty if there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,11 @@ class Verification(SpecModel):
     GPUs: before the node's first pods, after each change of its layout, and after each reboot.
     Pools that share by MPS are left out, and GPUs older than Volta cannot be tested.
     """
+    pod: bool = False
+    """Run the same program in one short pod per node too, at the same moments: scheduled like a
+    tenant's, with one device of each resource from the device plugin. Pools that share by MPS or by
+    fractions are left out.
+    """
 
 
 _PYTHON: Final = (

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicewright.apis.rights import AGENT_RULES, CONTROLLER_NAMESPACE_RULES, CONTROLLER_RULES
+from slicewright.apis.rights import (
+    AGENT_RULES,
+    CONTROLLER_NAMESPACE_RULES,
+    CONTROLLER_RULES,
+    PROOF_POD_RULES,
+)
 from slicewright.apis.rights_table import table
 
 PAGE = Path(__file__).resolve().parents[3] / "SECURITY.md"
@@ -16,7 +21,7 @@ def test_the_page_has_the_table_as_the_roles_are() -> None:
 
 def test_every_rule_has_a_row_with_all_its_verbs() -> None:
     rows = table().splitlines()[2:]
-    every = [*AGENT_RULES, *CONTROLLER_RULES]
+    every = [*AGENT_RULES, *CONTROLLER_RULES, *PROOF_POD_RULES]
     every += [rule for rules in CONTROLLER_NAMESPACE_RULES.values() for rule in rules]
     assert len(rows) == sum(len(rule["resources"]) for rule in every)
     for rule in every:

@@ -128,6 +128,7 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row("node_agent.attribution", {"node_agent": {"attribution": True}}, IN_PLACE, **fleet)
     yield Row("node_agent.utilization", {"node_agent": {"utilization": True}}, IN_PLACE, **fleet)
     yield Row("verification.compute", {"verification": {"compute": False}}, IN_PLACE)
+    yield Row("verification.pod", {"verification": {"pod": True}}, IN_PLACE)
     yield Row("admin_groups", {"admin_groups": ["gpu-admins"]}, IN_PLACE, **fleet)
     yield Row(
         "pod_guard.exempt_namespaces",

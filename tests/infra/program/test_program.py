@@ -7,7 +7,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -757,6 +757,40 @@ def test_an_agent_that_does_not_compute_has_no_more_than_nvml_needs(
     assert all(e["value"] == "utility" for e in capabilities)
     (pool,) = (m for m in made if m.type.endswith(":GPUPool") and m.inputs.get("spec"))
     assert pool.inputs["spec"]["verification"] == {"compute": False}
+
+
+@pytest.mark.parametrize("image", [*IMAGES, "BOTTLEROCKET_x86_64_NVIDIA"])
+def test_with_verification_by_a_pod_the_pool_has_its_settings(record: Record, image: str) -> None:
+    fleet = _fleet_of_image(image) + "verification: {pod: true}\n"
+    made = record(f"pod-{image}", fleet=fleet)
+    (pool,) = (m for m in made if m.type.endswith(":GPUPool") and m.inputs.get("spec"))
+    pod = pool.inputs["spec"]["verification"]["pod"]
+    (agent,) = pod_of(made, ":DaemonSet", "node-agent")["containers"]
+    assert pod["image"] == agent["image"]
+    assert pod["command"] == [*agent["command"][: agent["command"].index("watch")], "prove"]
+    assert [device["device"] for device in pod["devices"]] == ["gpu"]
+    keys = {toleration["key"] for toleration in pod["tolerations"]}
+    assert {"nvidia.com/gpu", names.STARTUP_TAINT_KEY, "node.kubernetes.io/unschedulable"} <= keys
+    of_gke = image in ("COS_CONTAINERD", "UBUNTU_CONTAINERD")
+    assert pod["environment"] == (
+        {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
+        if of_gke
+        else {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+    )
+    assert _proof_pod_roles(made)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_by_default_the_controller_may_create_no_pod(record: Record, stack: str) -> None:
+    made = record(stack)
+    assert not _proof_pod_roles(made)
+    pools = [m for m in made if m.type.endswith(":GPUPool") and m.inputs.get("spec")]
+    assert pools
+    assert not any("pod" in pool.inputs["spec"]["verification"] for pool in pools)
+
+
+def _proof_pod_roles(made: Sequence[Any]) -> list[Any]:
+    return [m for m in made if m.type.endswith(":Role") and "proof-pods" in m.name]
 
 
 MANY_GKE = """\

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,68 @@ def test_it_ends_at_the_timeout(node: MakeNode, command: Command) -> None:
     assert ended.returncode == 1
     assert ended.stdout.startswith("failed: 0 of 7 devices computed, 7 failed (")
     assert "TIMED_OUT (the process was ended at its deadline): " in ended.stdout
+
+
+def test_in_a_pod_the_allotted_partition_is_proven_beside_other_processes(
+    node: MakeNode, command: Command, tmp_path: Path
+) -> None:
+    one = node(1, ["7g.80gb"])
+    gi = state.load(one.path).gpus[0].instances[0]
+    state.run_process(one.path, state.Process(gpu=0, gi=gi.id, ci=0, pid=1 << 30))
+    message = tmp_path / "termination-log"
+    ended = command(one, "prove", "--allotted", "7g.80gb", "--message", str(message))
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert message.read_text().startswith("computed in ")
+    assert message.read_text().endswith(f" s: {uuids_of(one)[0]}")
+
+
+def test_another_device_than_the_requested_one_is_not_proven(
+    node: MakeNode, command: Command, tmp_path: Path
+) -> None:
+    for layout, requested in [
+        (["7g.80gb"], "1g.10gb"),
+        (["7g.80gb"], "gpu"),
+        ([], "7g.80gb"),
+        (SEVENTHS, "1g.10gb"),
+    ]:
+        message = tmp_path / "termination-log"
+        one = node(1, layout)
+        ended = command(one, "prove", "--allotted", requested, "--message", str(message))
+        assert (ended.returncode, ended.stderr) == (4, "")
+        assert ended.stdout.startswith(f"wrong device: requested {requested}, and the container")
+        assert message.read_text() == ended.stdout.rstrip()
+
+
+def test_a_gpu_in_mig_mode_without_its_partition_is_a_wrong_device(
+    node: MakeNode, command: Command, tmp_path: Path
+) -> None:
+    """As of a device plugin that hands out the GPU: no program finds a device on it."""
+    one, message = node(1), tmp_path / "message"
+    state.set_mig_mode(one.path, 0, enabled=True)
+    ended = command(one, "prove", "--allotted", "3g.40gb", "--message", str(message))
+    assert ended.returncode == 4
+    expected = "wrong device: requested 3g.40gb, and the container has no device"
+    assert message.read_text() == expected
+
+
+def test_a_whole_gpu_is_allotted_by_its_name(node: MakeNode, command: Command) -> None:
+    assert command(node(1), "prove", "--allotted", "gpu").returncode == 0
+
+
+def test_a_failure_of_the_allotted_device_is_in_the_message(
+    node: MakeNode, command: Command, tmp_path: Path
+) -> None:
+    one, message = node(1, ["7g.80gb"]), tmp_path / "termination-log"
+    state.inject(one.path, state.Injection(call="cuInit", code=802))
+    ended = command(one, "prove", "--allotted", "7g.80gb", "--message", str(message))
+    assert ended.returncode == 1
+    assert "CUDA_ERROR_SYSTEM_NOT_READY (802) in cuInit" in message.read_text()
+
+
+def test_a_message_that_cannot_be_written_changes_no_result(
+    node: MakeNode, command: Command, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing" / "file"
+    ended = command(node(1), "prove", "--allotted", "gpu", "--message", str(missing))
+    assert ended.returncode == 0
+    assert "not written" in ended.stderr

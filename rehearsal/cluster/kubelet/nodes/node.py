@@ -28,6 +28,7 @@ from slicewright.rehearsal.cluster.kubelet.nodes import (
     driver_module,
     driver_requests,
     host_services,
+    wrong_device,
 )
 from slicewright.rehearsal.cluster.kubelet.nodes.boot import Boot
 from slicewright.rehearsal.cluster.kubelet.nodes.device_requests import (
@@ -204,7 +205,11 @@ class SimulatedNode:
         }
         if self._plugins is None:
             raise AllocationFailed("Allocate failed: the node has no device manager yet")
-        return await self._plugins.allocate(pod_uid, container, known, running=running)
+        allocation = await self._plugins.allocate(pod_uid, container, known, running=running)
+        if known and wrong_device.is_ordered(self.object):
+            found = await self._api.run(silicon.load, self.files.silicon)
+            return wrong_device.mistake(allocation, found)
+        return allocation
 
     @property
     def puller(self) -> Puller:

@@ -146,8 +146,15 @@ def test_an_empty_name_of_the_kubelets_unit_keeps_mig_manager_from_stopping_it(
     node = cluster.add_node("spared-0", LOST)
     capable(cluster, node)
     cluster.client.patch(node, {"metadata": {"labels": {CONFIG: "all-3g.40gb"}}})
-    cluster.until(node, lambda n: label(n, STATE) == "success", 240)
-    assert state.load(silicon(cluster, "spared-0")).gpus[0].profiles == ("3g.40gb", "3g.40gb")
+    halves = ("3g.40gb", "3g.40gb")
+    cluster.until(
+        node,
+        lambda n: (
+            label(n, STATE) == "success"
+            and state.load(silicon(cluster, "spared-0")).gpus[0].profiles == halves
+        ),
+        240,
+    )
     spec = {"nodeSelector": {"kubernetes.io/hostname": "spared-0"}}
     pod = cluster.run_python("after-the-cut", "import time; time.sleep(1000)", **spec)
     cluster.ready(pod)

@@ -104,7 +104,7 @@ def test_while_it_is_stopped_pods_run_on_and_none_starts_or_goes(cluster: Any) -
     node = cluster.add_node("stops")
     files = NodeFiles(cluster.directory / "nodes" / "stops")
     counting = cluster.run_python(
-        "counts",
+        "counts-on",
         COUNTS,
         container={
             "volumeMounts": [
@@ -122,7 +122,7 @@ def test_while_it_is_stopped_pods_run_on_and_none_starts_or_goes(cluster: Any) -
     cluster.client.delete(counting)
     cluster.until(counting, lambda pod: pod and "deletionTimestamp" in pod["metadata"])
     late = cluster.run_python(
-        "late",
+        "late-on",
         "import time; time.sleep(1000)",
         tolerations=[{"operator": "Exists"}],
         **ON_IT,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final, Literal
 
 from slicewright.apis.names import POOL_LABEL
 from slicewright.kubeapi import ApiError, Client, Unreachable, list_and_watch
@@ -58,6 +58,15 @@ class Seen:
         return time.mktime(time.gmtime()) - time.mktime(made)
 
 
+Damage = Callable[[Path], object]
+"""Breaks the GPUs of a node, given their state file."""
+WRONG_DEVICES: Final = "wrong devices"
+"""In place of a hold: the device plugin hands out others than it is asked for."""
+Held = Holds | Literal["wrong devices"] | None
+Step = tuple[Callable[[Seen], bool], Held] | tuple[Callable[[Seen], bool], Held, Damage]
+"""When it is time, what is held from then on, and what is broken before."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """The order of events on one node: what is held first, and what instead, and when."""
@@ -65,7 +74,7 @@ class Order:
     pool: str
     node: int
     first: Holds
-    then: Sequence[tuple[Callable[[Seen], bool], Holds | None]]
+    then: Sequence[Step]
 
 
 @dataclass
@@ -78,9 +87,7 @@ class Conductor:
     """Names of the orders' nodes."""
     reasons: dict[str, list[str]] = field(default_factory=dict)
     """By node: of its reports, each once in a row."""
-    _left: dict[str, list[tuple[Callable[[Seen], bool], Holds | None]]] = field(
-        default_factory=dict
-    )
+    _left: dict[str, list[Step]] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _failed: Exception | None = None
 
@@ -126,6 +133,10 @@ class Conductor:
         pod = self._files(self.nodes[name]).directory / "pods" / uid
         notes = list(pod.rglob("restarts.json"))
         return sum(len(json.loads(note.read_text())["ends"]) for note in notes)
+
+    def silicon(self, name: str) -> Path:
+        """The state file of the GPUs of the order's node."""
+        return self._files(self.nodes[name]).silicon
 
     def reasons_of(self, name: str) -> list[str]:
         return self.reasons.get(self.nodes[name], [])
@@ -178,7 +189,13 @@ class Conductor:
             )
             steps = self._left[order]
             if steps and steps[0][0](seen):
-                faults.hold(client, name, steps[0][1])
+                _, held, *damages = steps[0]
+                for damage in damages:
+                    damage(silicon)
+                if held == WRONG_DEVICES:
+                    faults.hand_out_wrong_devices(client, name)
+                else:
+                    faults.hold(client, name, held)
                 del steps[0]
 
     def _order_of(self, node: Mapping[str, Any]) -> str | None:
