@@ -1,7 +1,8 @@
 """The pod by which NVIDIA's validator checks CUDA: it ends Completed, and stays.
 
-Its program, CUDA's vectorAdd, needs a real GPU; the stand-in asks the driver for a GPU instead.
-Source: NVIDIA/gpu-operator v26.7.0, cmd/nvidia-validator and manifests/workload-validation.yaml.
+Its program, CUDA's vectorAdd, needs a real GPU; the stand-in initializes CUDA, and asks NVML for a
+GPU instead of computing. So it fails where no program starts, as without Fabric Manager. Source:
+NVIDIA/gpu-operator v26.7.0, cmd/nvidia-validator and manifests/workload-validation.yaml.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ NAME: Final = "nvidia-cuda-validator"
 PROGRAM: Final = "vectorAdd"
 _VALIDATOR: Final = "nvidia-operator-validator"
 """The DaemonSet that has the pod's owner."""
+_NO_DEVICE: Final = 100
+"""CUDA_ERROR_NO_DEVICE: MIG mode is on, and mig-manager has not made a partition."""
 _TRIES: Final = 60
 _EVERY_S: Final = 1.0
 
@@ -93,8 +96,17 @@ def main() -> int:
     if code or not count.value:
         print(f"the driver has no GPU for this container (NVML: {code})", file=sys.stderr)
         return 1
-    print(f"simulated: {count.value} GPUs, no CUDA; Test PASSED", flush=True)
+    if code := _start_cuda():
+        print(f"Failed to allocate device vector A (error code {code})!", file=sys.stderr)
+        return 1
+    print(f"simulated: {count.value} GPUs; Test PASSED", flush=True)
     return 0
+
+
+def _start_cuda() -> int:
+    """The error of CUDA's initialization; 0 also if only the partitions are not there yet."""
+    code = int(ctypes.CDLL("libcuda.so.1").cuInit(0))
+    return 0 if code == _NO_DEVICE else code
 
 
 if __name__ == "__main__":

@@ -167,8 +167,7 @@ class Launching:
         return launcher.start(replace(spec, log=output, gpu_devices=devices))
 
     def _specify(self, wanted: Start) -> launcher.LaunchSpec:
-        run, container = wanted.run, wanted.container
-        pod = run.pod
+        run, container, pod = wanted.run, wanted.container, wanted.run.pod
         _require_runtime(pod, run.node)
         uid, gid = _user(pod, container)
         known = variables(
@@ -198,15 +197,7 @@ class Launching:
         if program.path:
             known["PATH"] = ":".join([*map(str, program.path), known["PATH"]])
         binds = [launcher.Bind(source=a, target=b) for a, b in program.files]
-        named = self._hosts.of(pod["metadata"]["namespace"])
-        binds.append(launcher.Bind(source=named, target=_HOSTS))
-        mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
-        # As containerd: what is mounted inside another mount comes after it (internal/cri/opts,
-        # orderedMounts).
-        mounts.sort(key=lambda mount: len(PurePosixPath(mount["mountPath"]).parts))
-        binds += [_bind(wanted.volumes, mount) for mount in mounts]
-        if wanted.devices:
-            binds += _allocated_mounts(run.node.files.root, wanted.devices)
+        binds += self._mounts(wanted)
         known.update(partitioner_environment(run.node.machine.cloud, run.node.fault))
         asks = _runtime_container(
             pod,
@@ -218,10 +209,8 @@ class Launching:
         )
         if run.node.machine.gpu_model and asks.gets_driver:
             binds += self._driver_libraries(asks, run.node)
-            others = known.get("LD_LIBRARY_PATH")
-            known["LD_LIBRARY_PATH"] = (
-                f"{_DRIVER_LIBRARIES}:{others}" if others else str(_DRIVER_LIBRARIES)
-            )
+            others = known.get("LD_LIBRARY_PATH", "")
+            known["LD_LIBRARY_PATH"] = f"{_DRIVER_LIBRARIES}:{others}".removesuffix(":")
         return launcher.LaunchSpec(
             argv=program.argv,
             env=known,
@@ -237,6 +226,24 @@ class Launching:
             gpu_devices=self._gpu_devices(run.node, asks),
             processes=processes_of(pod, run.directory),
         )
+
+    def _mounts(self, wanted: Start) -> list[launcher.Bind]:
+        """The hosts file, the pod's volumes, and what the device plugins mount."""
+        pod, container = wanted.run.pod, wanted.container
+        named = self._hosts.of(pod["metadata"]["namespace"])
+        mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
+        # As containerd: what is mounted inside another mount comes after it (internal/cri/opts,
+        # orderedMounts).
+        mounts.sort(key=lambda mount: len(PurePosixPath(mount["mountPath"]).parts))
+        return [
+            launcher.Bind(source=named, target=_HOSTS),
+            *(_bind(wanted.volumes, mount) for mount in mounts),
+            *(
+                _allocated_mounts(wanted.run.node.files.root, wanted.devices)
+                if wanted.devices
+                else ()
+            ),
+        ]
 
     def _driver_libraries(self, asks: Container, node: Node) -> list[launcher.Bind]:
         given = container_runtime.libraries(asks, self._mode(node))

@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import subprocess
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 
 from slicewright.node_agent.compute import kernels
 from slicewright.node_agent.compute.driver_api import Cuda, CudaError
-from slicewright.rehearsal.cluster.silicon import state
+from slicewright.rehearsal.cluster.silicon import fabric, state
 from slicewright.rehearsal.host.toolchain.builders import sources
 from slicewright.rehearsal.host.toolchain.tools import TOOLS, CLibrary
 
@@ -431,3 +432,28 @@ def test_a_lost_gpu_is_not_shown(partitioned: Callable[..., Path], in_child: InC
     path = partitioned(count=2)
     state.lose(path, 0)
     assert in_child(path, visible) == digits(state.load(path).gpus[1].uuid)
+
+
+def test_nvidias_validator_fails_where_no_program_starts(
+    partitioned: Callable[..., Path], cuda_library: Path, library: Path
+) -> None:
+    path = partitioned(count=8)
+    directories = f"{cuda_library.parent}:{library.parent}"
+
+    def validate() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "slicewright.rehearsal.cluster.gpu_operator.cuda_workload"],
+            env={**os.environ, "LD_LIBRARY_PATH": directories, state.VARIABLE: str(path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert validate().returncode == 0
+    state.set_mig_mode(path, 0, enabled=True)
+    assert validate().returncode == 0, "without partitions, before mig-manager"
+    fabric.stop_fabric_manager(path)
+    failed = validate()
+    assert failed.returncode == 1
+    assert "(error code 802)" in failed.stderr
