@@ -117,7 +117,8 @@ def _again(reason: str, node: Node, pool: PoolPlan, fleet: FleetPlan) -> str:
     name = shlex.quote(node.name)
     shares = pool.offer.expected.shares
     if shares is not None and reason in _REGISTRATIONS:
-        namespace = shlex.quote(manifests.engine_charts(fleet)[-1].namespace)
+        (plugin,) = (chart for chart in manifests.engine_charts(fleet) if chart.device_plugin)
+        namespace = shlex.quote(plugin.namespace)
         return (
             f"kubectl -n {namespace} delete pod -l {ENGINES[shares.engine].plugin_pods} "
             f"--field-selector spec.nodeName={name}"
