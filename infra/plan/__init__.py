@@ -51,7 +51,13 @@ from slicewright.infra.plan.model.fractional import (
 from slicewright.infra.plan.model.hosts import HostGpuPlan, HostPlan
 from slicewright.infra.plan.model.launch_templates import BootLayout, EksTemplate, ReservedCapacity
 from slicewright.infra.plan.model.monitoring import MonitoringPlan
-from slicewright.infra.plan.model.nodes import SYSTEM_LABELS, Layout, NodeCount, Taint
+from slicewright.infra.plan.model.nodes import (
+    NO_GKE_PLUGIN_LABEL,
+    SYSTEM_LABELS,
+    Layout,
+    NodeCount,
+    Taint,
+)
 from slicewright.infra.plan.model.offers import ReplicatedResource
 from slicewright.infra.plan.model.pools import (
     CloudPoolPlan,

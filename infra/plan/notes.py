@@ -40,7 +40,11 @@ NO_STARTUP_TAINT: Final = (
     "admission-policy (Kubernetes 1.36 and later) or registered"
 )
 """The note for an existing cluster whose new nodes get no startup taint."""
-_REBOOT_MINUTES = 15
+_FIRST_PROOF_MINUTES = 60
+"""The time from the order of a node whose MIG mode needs a reboot to its first verification. The
+node joins in 5 to 10 minutes, the operator's operands take 5, mig-manager waits up to 5 for clients
+of the GPUs, the reboot takes 10 to 15, and the operands start again. Estimated, not measured.
+"""
 """Minutes that a machine with eight GPUs takes until its GPUs are partitioned."""
 
 
@@ -179,18 +183,20 @@ def _mode_change(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     at = f"pool {pool.name}:"
     notes = [
         f"{at} switching MIG on or off resets {pool.gpu.name}: in a cloud the node "
-        "reboots, which takes 10 to 15 minutes"
+        "reboots, which takes 10 to 15 minutes; a new node is verified 25 to "
+        f"{_FIRST_PROOF_MINUTES} minutes after it was ordered"
     ]
     operator = fleet.operator
     if operator is not None and pool.offer.mig_config and not operator.mig_manager.with_reboot:
         notes.append(
             f"{at} most clouds refuse that reset, and gpu_operator.mig_manager.with_reboot is false"
         )
-    if fleet.verify_timeout_minutes < _REBOOT_MINUTES:
+    if fleet.verify_timeout_minutes < _FIRST_PROOF_MINUTES:
         notes.append(
-            f"{at} verify_timeout_minutes is {fleet.verify_timeout_minutes}, so that "
-            f"`pulumi up` may give up before the reboot is over; write {_REBOOT_MINUTES} "
-            "or more"
+            f"{at} verify_timeout_minutes is {fleet.verify_timeout_minutes}, so that `pulumi up` "
+            "may give up before the first verification: joining, operator, the reboot and the "
+            f"operands again take 25 to {_FIRST_PROOF_MINUTES} minutes; write "
+            f"{_FIRST_PROOF_MINUTES} or more"
         )
     return notes
 

@@ -11,16 +11,20 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from slicewright.rehearsal.clouds.aws import cli as aws_cli
 from slicewright.rehearsal.clouds.aws.protocols.service import AwsProtocols
+from slicewright.rehearsal.clouds.cluster_access import ClusterAccess
 from slicewright.rehearsal.clouds.core.access import Credentials
 from slicewright.rehearsal.clouds.core.control_planes import ControlPlanes, LocalControlPlanes
 from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from slicewright.rehearsal.clouds.core.fault_file import FaultFileError
-from slicewright.rehearsal.clouds.core.http_messages import Call, Protocols
+from slicewright.rehearsal.clouds.core.http_messages import Protocols
 from slicewright.rehearsal.clouds.endpoint import Endpoint, PortTaken
+from slicewright.rehearsal.clouds.gcp import gke_auth
 from slicewright.rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from slicewright.rehearsal.clouds.server import AlreadyServed, Server
 from slicewright.rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.clouds.token_info import TokenInfo
 from slicewright.telemetry.signals import at_signal
 
 _LOOK_S = 0.5
@@ -72,7 +76,7 @@ def main() -> int:
         server.server_close()
         print(f"slicewright.rehearsal.clouds: {e}", file=sys.stderr)
         return 1
-    endpoint.protocols = protocols(cloud.call, endpoint.credentials)
+    endpoint.protocols = protocols(cloud, endpoint.credentials)
     resumed = cloud.resume()
     if resumed:
         logging.getLogger(__name__).info(
@@ -93,10 +97,15 @@ def main() -> int:
     return 0
 
 
-def protocols(call: Call, credentials: Credentials) -> Sequence[Protocols]:
-    """Of each cloud; the first that accepts a request answers it."""
-    google = GoogleRest(call, token=credentials.google_access_token)
-    return (AwsProtocols(call, credentials), google)
+def protocols(cloud: Cloud, credentials: Credentials) -> Sequence[Protocols]:
+    """Of each cloud, and of their clusters' API servers; the first that accepts a request answers
+    it.
+    """
+    token = credentials.google_access_token
+    access = ClusterAccess(cloud.cluster_users, token, (gke_auth.PREFIX, aws_cli.PREFIX))
+    token_info = TokenInfo(cloud.google_account, token)
+    aws = AwsProtocols(cloud.call, credentials)
+    return (access, token_info, aws, GoogleRest(cloud.call, token=token))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from slicewright.kubeapi import JsonObject
@@ -15,6 +15,7 @@ from slicewright.rehearsal.clouds.aws.authorization import require
 from slicewright.rehearsal.clouds.aws.ec2.request_rates import RequestRates
 from slicewright.rehearsal.clouds.aws.ec2.service import Ec2
 from slicewright.rehearsal.clouds.aws.eks.capacity import OF_GROUPS
+from slicewright.rehearsal.clouds.aws.eks.cluster_users import EksUsers
 from slicewright.rehearsal.clouds.aws.eks.node_events import NodeEvents
 from slicewright.rehearsal.clouds.aws.eks.reserved_capacity import running_in
 from slicewright.rehearsal.clouds.aws.eks.service import Eks
@@ -35,6 +36,7 @@ from slicewright.rehearsal.clouds.aws.sts import Sts
 from slicewright.rehearsal.clouds.core import fault_file
 from slicewright.rehearsal.clouds.core.account_file import AccountFileError
 from slicewright.rehearsal.clouds.core.call_log import CallLog
+from slicewright.rehearsal.clouds.core.cluster_users import ClusterUsers
 from slicewright.rehearsal.clouds.core.context import Context, Methods
 from slicewright.rehearsal.clouds.core.control_planes import ControlPlanes
 from slicewright.rehearsal.clouds.core.errors import CloudError, ConnectionLost, not_simulated
@@ -51,10 +53,12 @@ from slicewright.rehearsal.clouds.core.faults import Faults
 from slicewright.rehearsal.clouds.core.store import Store
 from slicewright.rehearsal.clouds.core.tasks import Tasks
 from slicewright.rehearsal.clouds.gcp import models as google_models
+from slicewright.rehearsal.clouds.gcp.account import account_of as google_account_of
 from slicewright.rehearsal.clouds.gcp.compute import Compute
 from slicewright.rehearsal.clouds.gcp.errors import google_error
 from slicewright.rehearsal.clouds.gcp.errors import injected_error as injected_google_error
 from slicewright.rehearsal.clouds.gcp.gke import quotas
+from slicewright.rehearsal.clouds.gcp.gke.cluster_users import GkeUsers
 from slicewright.rehearsal.clouds.gcp.gke.service import Gke
 from slicewright.rehearsal.clouds.gcp.iam import GoogleIam
 from slicewright.rehearsal.clouds.gcp.kms import CloudKms
@@ -87,6 +91,8 @@ class Cloud:
             quotas={*ORDINARY_VCPUS, *quotas.NAMES},
         )
         self._context = context = Context(store, self.tasks, planes, self._faults, ready_timeout_s)
+        self.cluster_users: Sequence[ClusterUsers] = (GkeUsers(context), EksUsers(context))
+        """Per cloud: who uses the Kubernetes APIs of its clusters."""
         self._rates = RequestRates(clock)
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)
@@ -120,6 +126,10 @@ class Cloud:
             "resource-groups": ResourceGroups(context).methods(),
             "sqs": Sqs(context).methods(),
         }
+
+    def google_account(self) -> str | None:
+        """The account of application default credentials."""
+        return google_account_of(self._context).application_default
 
     @property
     def methods(self) -> Mapping[str, Methods]:

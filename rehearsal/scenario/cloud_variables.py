@@ -10,7 +10,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from slicewright.rehearsal.clouds.core.access import ADDRESS, FILE_OF_GCLOUD, Access
+from slicewright.rehearsal.clouds.core.access import (
+    ADDRESS,
+    CREDENTIAL_FILE,
+    FILE_OF_GCLOUD,
+    Access,
+)
 from slicewright.rehearsal.clouds.gcp.rest.endpoints import gcloud_variables, terraform_variables
 
 _AWS_SERVICES = (
@@ -43,7 +48,9 @@ USERS_OWN = (
     "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE",
     "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT",
 )
-"""To be unset: they would lead a client past the rehearsal, to an account of the user's."""
+"""To be unset, or set anew: they would lead a client past the rehearsal, to an account of the
+user's.
+"""
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -51,6 +58,9 @@ def of(access: Access, environment: Path) -> dict[str, str]:
     return {
         **terraform_variables(access.url),
         "GOOGLE_OAUTH_ACCESS_TOKEN": access.credentials.google_access_token,
+        # Of `slicewright doctor`: no provider knows it.
+        "GOOGLE_OAUTH2_CUSTOM_ENDPOINT": f"{access.url}/oauth2.googleapis.com/",
+        "GOOGLE_APPLICATION_CREDENTIALS": str(environment / CREDENTIAL_FILE),
         **gcloud_variables(access.url),
         "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(environment / FILE_OF_GCLOUD),
         "AWS_ENDPOINT_URL": access.url,

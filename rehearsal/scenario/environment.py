@@ -16,6 +16,7 @@ from pathlib import Path
 
 from slicewright.rehearsal.clouds.core import access
 from slicewright.rehearsal.clouds.core.client import CloudClient, CloudUnreachable
+from slicewright.rehearsal.clouds.core.control_planes import USER_KUBECONFIG
 from slicewright.rehearsal.cluster import control_plane
 from slicewright.rehearsal.host import processes
 from slicewright.rehearsal.host.processes import ENVIRONMENT_VARIABLE
@@ -105,7 +106,9 @@ class Environment:
         return {} if found is None else cloud_variables.of(found, self.root)
 
     def kubeconfigs(self) -> Mapping[str, Path]:
-        """Admin kubeconfig of every cluster in the simulated cloud, by cluster name."""
+        """The kubeconfig of every cluster in the simulated cloud, by cluster name, of a user in
+        `system:masters`: for the rehearsal itself. No person has such rights in a cloud.
+        """
         return {p.parent.name: p for p in sorted(self.root.glob("clusters/*/kubeconfig.json"))}
 
     @property
@@ -117,14 +120,15 @@ class Environment:
         """Shell lines after which plain `pulumi`, `kubectl` and `slicewright` work here."""
         shown = {k: shlex.quote(v) for k, v in self.variables().items()}
         shown["PATH"] = f'{shlex.quote(str(self.root / "bin"))}:"$PATH"'
-        kubeconfigs = self.kubeconfigs()
+        kubeconfigs = sorted(self.root.glob(f"clusters/*/{USER_KUBECONFIG}"))
         if kubeconfigs and not self.user_kubeconfig.exists():
-            shown["KUBECONFIG"] = shlex.quote(":".join(map(str, kubeconfigs.values())))
+            shown["KUBECONFIG"] = shlex.quote(":".join(map(str, kubeconfigs)))
         if kubeconfigs:
             # By default kubectl caches API discovery in the home directory.
             shown["KUBECACHEDIR"] = shlex.quote(str(self.root / "kubectl-cache"))
         lines = [f"export {name}={value}" for name, value in shown.items()]
-        return "\n".join([*lines, f"unset {' '.join(cloud_variables.USERS_OWN)}"])
+        unset = [name for name in cloud_variables.USERS_OWN if name not in shown]
+        return "\n".join([*lines, f"unset {' '.join(unset)}"])
 
     def command(self, action: str) -> str:
         """The command line to type for an action; `run` keeps the environment."""

@@ -17,11 +17,14 @@ _PROVIDERS: Mapping[str, str] = {
     "aws": "slicewright.rehearsal.plugins.providers.aws",
     "kubernetes": "slicewright.rehearsal.plugins.providers.kubernetes",
 }
+CREDENTIAL_PLUGINS: Mapping[str, str] = {
+    "gke-gcloud-auth-plugin": "slicewright.rehearsal.clouds.gcp.gke_auth",
+    "aws": "slicewright.rehearsal.clouds.aws.cli",
+}
 _COMMANDS: Mapping[str, str] = {
     _LANGUAGE_HOST: "slicewright.rehearsal.plugins.engine.language_host",
     **{f"pulumi-resource-{name}": module for name, module in _PROVIDERS.items()},
-    "gke-gcloud-auth-plugin": "slicewright.rehearsal.clouds.gcp.gke_auth",
-    "aws": "slicewright.rehearsal.clouds.aws.cli",
+    **CREDENTIAL_PLUGINS,
     "slicewright": "slicewright.cli",
 }
 

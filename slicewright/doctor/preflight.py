@@ -8,8 +8,11 @@ from pathlib import Path
 from slicewright.doctor import state
 from slicewright.doctor.ask import cluster, registry
 from slicewright.doctor.ask.aws import account as aws
+from slicewright.doctor.ask.aws import identity as aws_identity
+from slicewright.doctor.ask.google import identity as google_identity
 from slicewright.doctor.ask.google import project as google
 from slicewright.doctor.checks import cluster as cluster_checks
+from slicewright.doctor.checks.credentials import credential_findings
 from slicewright.doctor.checks.driver_images import driver_image, driver_image_findings
 from slicewright.doctor.checks.eks import cluster as eks_checks
 from slicewright.doctor.checks.eks import rights as eks_rights
@@ -19,7 +22,12 @@ from slicewright.doctor.checks.gke import rights as gke_rights
 from slicewright.doctor.checks.gke.existing import ExistingGkeCluster, existing_pools
 from slicewright.doctor.checks.gpu_operators import PlannedOperator, inside_findings
 from slicewright.doctor.checks.gpu_owners import gpu_pool
-from slicewright.doctor.checks.images import image_findings, wanted_images
+from slicewright.doctor.checks.images import (
+    chart_registries,
+    image_findings,
+    registry_finding,
+    wanted_images,
+)
 from slicewright.doctor.findings import (
     Answer,
     ExistingResource,
@@ -42,6 +50,9 @@ def check_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Findin
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
     findings = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
+    profile = setting(file, "aws:profile")
+    caller = answers.identity.arn
+    findings += credential_findings(aws_identity.ask_credentials(fleet, profile, caller))
     findings += _name_findings(existing_resources(fleet, answers.existing), stack)
     findings += _inside(fleet, answers.existing, stack)
     findings += _images(fleet)
@@ -80,12 +91,14 @@ def check_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Findin
         cluster_owned=state.owned(stack, _GKE, cluster) if answers.cluster is True else "no",
         account_owned=state.owned(stack, _ACCOUNT, account) if answers.account is True else "no",
     )
+    credentials = credential_findings(google_identity.ask_credentials())
     existing = _name_findings(existing_pools(fleet, answers.existing, project=project), stack)
     rights = gke_rights.findings(answers.lacking, project=project, rights=_rights(file, stack))
     images = [*_driver(fleet), *_images(fleet)]
     return [
         *refused_by_the_program(fleet),
         *findings,
+        *credentials,
         *images,
         *_inside(fleet, answers.existing, stack),
         *existing,
@@ -115,11 +128,16 @@ def _driver(fleet: GkeFleetPlan | ExistingFleetPlan) -> Iterable[Finding]:
 
 
 def _images(fleet: FleetPlan) -> list[Finding]:
-    return [
+    images = [
         finding
         for image in wanted_images(fleet)
         for finding in image_findings(image, registry.architectures(image.of.image))
     ]
+    registries = [
+        registry_finding(charts, registry.is_open(charts.registry))
+        for charts in chart_registries(fleet)
+    ]
+    return [*images, *registries]
 
 
 def _inside(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +60,31 @@ def known(platform: str, *, stack: str, main: str) -> dict[str, str]:
         "STACK": stack,
         "CONFIRM": stack,
     }
+
+
+ACCOUNT = "deploy@acme.iam.gserviceaccount.com"
+"""The environment's variable GOOGLE_ACCOUNT."""
+
+
+def runner_variables(job: str, stack: str, directory: Path) -> dict[str, str]:
+    """A GitLab job's variables once its own script has written its credential files.
+
+    directory: takes the place of the runner's /tmp.
+    """
+    merged = extended(yaml.safe_load(GITLAB.read_text()), job)
+    directory.mkdir(parents=True, exist_ok=True)
+    here = {k: v.replace("/tmp/", f"{directory}/") for k, v in merged["variables"].items()}
+    provider = "projects/1/locations/global/workloadIdentityPools/gitlab/providers/gitlab"
+    given = {"GOOGLE_PROVIDER": provider, "GOOGLE_ACCOUNT": ACCOUNT, "STACK": stack}
+    ids = {name: f"the token {name}" for name in merged["id_tokens"]}
+    writing = [line for line in merged["before_script"] if "/tmp/" in line]
+    script = "\n".join(writing).replace("/tmp/", f"{directory}/")
+    subprocess.run(
+        ["bash", "-e", "-c", script],
+        env={"PATH": os.defpath, **here, **given, **ids},
+        check=True,
+    )
+    return {**here, **given}
 
 
 def extended(file: Mapping[str, Any], name: str) -> dict[str, Any]:

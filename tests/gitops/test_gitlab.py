@@ -7,14 +7,22 @@ workflow:auto_cancel, needs), "Predefined CI/CD variables", "Configure runners" 
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
-from tests.gitops.pipelines import GITLAB, extended
+from slicewright.infra import manifests
+from slicewright.rehearsal.clouds.core import access, tokens
+from slicewright.rehearsal.clouds.gcp import gke_auth
+from tests.gitops.pipelines import ACCOUNT, GITLAB, extended, runner_variables
 
 _KEYWORDS: Final = frozenset({"workflow", "stages", "variables", "default", "include"})
 FILE: Final[Mapping[str, Any]] = yaml.safe_load(GITLAB.read_text())
@@ -156,10 +164,23 @@ def test_report_ignores_the_previous_commit_of_the_platform() -> None:
     assert all("BASE" not in job["variables"] for job in JOBS.values())
 
 
-def test_gcloud_has_the_identity_that_pulumi_has() -> None:
-    """GKE's kubeconfigs ask gcloud, which looks at no application default credentials."""
-    for name, job in JOBS.items():
-        variables = job["variables"]
-        assert variables.get("CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE") == variables.get(
-            "GOOGLE_APPLICATION_CREDENTIALS"
-        ), name
+@pytest.mark.parametrize("name", ["preview-production", "deploy-production", "drift-production"])
+def test_kubeconfig_of_gke_gives_the_account_of_the_job(name: str, tmp_path: Path) -> None:
+    """The job's own script writes the file that Pulumi and the credential plugin read."""
+    keys = access.new_credentials()
+    access.save(tmp_path, access.Access(port=20001, credentials=keys))
+    kubeconfig = manifests.kubeconfig(
+        cluster="c", server="https://c", ca_data=None, plugin=manifests.GKE_PLUGIN
+    )
+    arguments = kubeconfig["users"][0]["user"]["exec"]["args"]
+    runner = runner_variables(name, "production", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "slicewright.rehearsal.clouds.gcp.gke_auth", *arguments],
+        env={**runner, "PATH": os.defpath, "SLICEWRIGHT_REHEARSAL": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    token = json.loads(done.stdout)["status"]["token"].removeprefix(gke_auth.PREFIX)
+    assert tokens.read(token, secret=keys.google_access_token)["account"] == ACCOUNT

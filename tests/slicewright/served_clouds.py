@@ -10,11 +10,10 @@ from pathlib import Path
 import botocore.session
 import pytest
 
+from slicewright.rehearsal.clouds.__main__ import protocols
 from slicewright.rehearsal.clouds.aws.models import loader
-from slicewright.rehearsal.clouds.aws.protocols.service import AwsProtocols
 from slicewright.rehearsal.clouds.core.control_planes import ControlPlanes
 from slicewright.rehearsal.clouds.endpoint import Endpoint
-from slicewright.rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from slicewright.rehearsal.clouds.service import Cloud
 from slicewright.rehearsal.scenario import cloud_variables
 
@@ -25,10 +24,7 @@ def served_clouds(
 ) -> Iterator[Cloud]:
     cloud = Cloud(environment, planes, ready_timeout_s=0.2)
     endpoint = Endpoint(environment)
-    endpoint.protocols = (
-        AwsProtocols(cloud.call, endpoint.credentials),
-        GoogleRest(cloud.call, token=endpoint.credentials.google_access_token),
-    )
+    endpoint.protocols = protocols(cloud, endpoint.credentials)
     # Each command has a session of its own, and would read the models of EC2 and the others anew.
     monkeypatch.setattr(botocore.session, "create_loader", lambda *_: loader())
     for name in cloud_variables.USERS_OWN:

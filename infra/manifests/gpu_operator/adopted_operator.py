@@ -36,6 +36,9 @@ _WITH_REBOOT: Final = "WITH_REBOOT"
 _TOOLKIT_ENV: Final = "toolkit.env"
 _PLUGIN_ENV: Final = "devicePlugin.env"
 _VARIABLE_ALLOWED: Final = [{"name": VARIABLE_COUNTS, "value": "true"}]
+_STRATEGY: Final = "MIG_STRATEGY"
+_HANDLERS: Final = ("CONTAINERD_RUNTIME_CLASS", "CRIO_RUNTIME_CLASS")
+"""Variables of the toolkit for the name of the runtime's handler."""
 _CONFIGS: Final = ("migManager.config.name", "devicePlugin.config.name")
 _STACK_CONFIG_MAP: Final = re.compile("(mig-layouts|plugin-configs)-[0-9a-f]{8}")
 """The names of ConfigMaps of `operator_files`."""
@@ -67,12 +70,25 @@ class Mismatch:
     """The value to write: all entries, if it is a list."""
 
 
-def _required_settings(fleet: ExistingFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
+def _required_settings(
+    policy: Mapping[str, Any], fleet: ExistingFleetPlan, files: OperatorFiles
+) -> Iterator[Setting]:
     """Every required setting with a fixed value. files: from `operator_files`."""
     yield Setting(field="mig.strategy", required=fleet.operator.mig_strategy)
     yield Setting(field="operator.runtimeClass", required=RUNTIME_CLASS, default=RUNTIME_CLASS)
     # A node has one device plugin. With an engine for fractions it is the engine's.
     yield Setting(field="devicePlugin.enabled", required=fleet.engine is None, default=True)
+    # With NRI the toolkit leaves the container runtime alone, so that the runtime class of the
+    # agents' pods has no handler. Source: NVIDIA GPU operator docs, "CDI and NRI Plugin Support".
+    yield Setting(field="cdi.nriPluginEnabled", required=False, default=False)
+    if _setting_at(policy, "sandboxWorkloads.enabled") is True:
+        # On nodes for virtual machines the operator runs other operands: no toolkit, device plugin
+        # or mig-manager. Source: NVIDIA GPU operator docs, "GPU Operator with KubeVirt".
+        yield Setting(
+            field="sandboxWorkloads.defaultWorkload", required="container", default="container"
+        )
+    if fleet.monitoring is not None:
+        yield Setting(field="dcgmExporter.enabled", required=True, default=True)
     # The agents check the labels of GPU feature discovery.
     yield Setting(field="gfd.enabled", required=True, default=True)
     if files.plugin_configs is not None:
@@ -88,18 +104,39 @@ def mismatches(
     policy: Mapping[str, Any], fleet: ExistingFleetPlan, files: OperatorFiles
 ) -> tuple[Mismatch, ...]:
     """The fields of a ClusterPolicy's `spec` that differ from the values that the fleet needs."""
-    return (
-        *_wrong_settings(policy, fleet, files),
+    environments: dict[str, Mismatch] = {}
+    for wrong in (
         *_forbidden_reboot(policy, fleet),
         *_wrong_device_list(policy, fleet),
+        *_overridden(policy, fleet),
+    ):
+        earlier = environments.get(wrong.field)
+        environments[wrong.field] = wrong if earlier is None else _joined(earlier, wrong)
+    return (
+        *_wrong_settings(policy, fleet, files),
+        *environments.values(),
         *_missing_tolerations(policy, fleet),
+    )
+
+
+def _joined(first: Mismatch, second: Mismatch) -> Mismatch:
+    """Both differences of one operand's environment, for one patch."""
+    changed = {variable["name"] for variable in second.required}
+    return Mismatch(
+        field=first.field,
+        required=[*first.required, *second.required],
+        current=[*(first.current or ()), *(second.current or ())] or None,
+        replacement=[
+            *(v for v in first.replacement if v.get("name") not in changed),
+            *second.required,
+        ],
     )
 
 
 def _wrong_settings(
     policy: Mapping[str, Any], fleet: ExistingFleetPlan, files: OperatorFiles
 ) -> Iterator[Mismatch]:
-    for setting in _required_settings(fleet, files):
+    for setting in _required_settings(policy, fleet, files):
         current = _setting_at(policy, setting.field)
         if (setting.default if current is None else current) != setting.required:
             yield Mismatch(
@@ -136,6 +173,22 @@ def _forbidden_reboot(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> It
         return
     if _variables(policy, _MIG_MANAGER_ENV).get(_WITH_REBOOT) not in _TRUE:
         yield _other_values(policy, _MIG_MANAGER_ENV, {_WITH_REBOOT: "true"})
+
+
+def _overridden(policy: Mapping[str, Any], fleet: ExistingFleetPlan) -> Iterator[Mismatch]:
+    """Variables of operands that override the fields that are compared. Source:
+    NVIDIA/gpu-operator, controllers/object_controls.go: an operand's `env` is applied last.
+    """
+    expected: Mapping[str, Mapping[str, str]] = {
+        _TOOLKIT_ENV: dict.fromkeys(_HANDLERS, RUNTIME_CLASS),
+        _PLUGIN_ENV: {_STRATEGY: fleet.operator.mig_strategy},
+        "gfd.env": {_STRATEGY: fleet.operator.mig_strategy},
+    }
+    for field, values in expected.items():
+        current = _variables(policy, field)
+        wrong = {n: v for n, v in values.items() if n in current and current[n] != v}
+        if wrong:
+            yield _other_values(policy, field, wrong)
 
 
 def _variables(policy: Mapping[str, Any], field: str) -> Mapping[str, str | None]:

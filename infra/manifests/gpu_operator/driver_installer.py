@@ -10,18 +10,30 @@ docs/integrator/gke-gpu-setup.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from slicewright.apis.names import AGENT_PRIORITY_CLASS, POOL_LABEL
-from slicewright.infra.manifests.pods import tolerations
 from slicewright.infra.manifests.text import JsonObject
-from slicewright.infra.plan import GkeFleetPlan, GkePoolPlan
+from slicewright.infra.plan import NO_GKE_PLUGIN_LABEL, GkeFleetPlan
 from slicewright.infra.stack_file import GpuOperator
 
 DRIVER_DIRECTORY: Final = "/home/kubernetes/bin/nvidia"
 """Google's installer puts the driver here on the node: /home is writable and survives reboots.
 Source: NVIDIA GPU operator docs, "Google GKE".
+"""
+_OS_LABEL: Final = "cloud.google.com/gke-os-distribution"
+"""The label that GKE sets on every node: `cos` or `ubuntu`."""
+_GUARDED: Final = """\
+if lsmod | grep -q '^nvidia '; then
+  echo "the GPU driver is loaded already: nothing is installed"
+  exit 0
+fi
+/cos-gpu-installer install || exit 1
+chmod 755 /root/home/kubernetes/bin/nvidia
+"""
+"""The installer would fail, or change the driver under running pods. Source: Google's manifest for
+Container-Optimized OS has the same guard, and makes the directory readable for all.
 """
 _PAUSE: Final = "pause:3.10"
 """The path below registry.k8s.io. Source: k8s.io/kubernetes, build/pause."""
@@ -52,16 +64,15 @@ def driver_installers(plan: GkeFleetPlan) -> list[JsonObject]:
     """
     if plan.operator is None or plan.operator.driver.enabled:
         return []
-    pools = {
-        system: [
-            pool for pool in plan.operated if pool.settings.image_type.lower().startswith(system)
-        ]
+    images = [pool.settings.image_type.lower() for pool in plan.operated]
+    return [
+        _daemon_set(system, plan)
         for system in ("cos", "ubuntu")
-    }
-    return [_daemon_set(system, plan, group) for system, group in pools.items() if group]
+        if any(image.startswith(system) for image in images)
+    ]
 
 
-def _daemon_set(system: str, plan: GkeFleetPlan, pools: Sequence[GkePoolPlan]) -> JsonObject:
+def _daemon_set(system: str, plan: GkeFleetPlan) -> JsonObject:
     assert plan.operator is not None
     name = f"nvidia-driver-installer-{system}"
     labels = {"app.kubernetes.io/name": name}
@@ -74,23 +85,25 @@ def _daemon_set(system: str, plan: GkeFleetPlan, pools: Sequence[GkePoolPlan]) -
             "updateStrategy": {"type": "RollingUpdate"},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": _pod(plan.operator, pools, cos=system == "cos"),
+                "spec": _pod(plan.operator, cos=system == "cos"),
             },
         },
     }
 
 
-def _pod(operator: GpuOperator, pools: Sequence[GkePoolPlan], *, cos: bool) -> JsonObject:
+def _pod(operator: GpuOperator, *, cos: bool) -> JsonObject:
     pod: JsonObject = {
         "priorityClassName": AGENT_PRIORITY_CLASS,
         "affinity": {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchExpressions": _nodes(pools)}]
+                    "nodeSelectorTerms": [{"matchExpressions": _nodes(cos=cos)}]
                 }
             }
         },
-        "tolerations": tolerations(pools),
+        # As in Google's manifests, and the same for all pools: a change of the template would start
+        # the installer again on every node.
+        "tolerations": [{"operator": "Exists"}],
         "automountServiceAccountToken": False,
         # Google's manifest for Container-Optimized OS has these: the installer downloads the driver
         # through the node's own network, and loads a kernel module.
@@ -123,9 +136,14 @@ def _pause(mirror: str) -> JsonObject:
     }
 
 
-def _nodes(pools: Sequence[GkePoolPlan]) -> list[JsonObject]:
+def _nodes(*, cos: bool) -> list[JsonObject]:
+    """Selects the nodes of the operator's pools, by labels that no added or removed pool changes:
+    with another template the installer would run again under the GPU pods of every node.
+    """
     return [
-        {"key": POOL_LABEL, "operator": "In", "values": sorted(pool.name for pool in pools)},
+        {"key": POOL_LABEL, "operator": "Exists"},
+        {"key": NO_GKE_PLUGIN_LABEL, "operator": "In", "values": ["true"]},
+        {"key": _OS_LABEL, "operator": "In", "values": ["cos" if cos else "ubuntu"]},
         # GKE sets this label if it installs the driver itself.
         {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
     ]
@@ -148,6 +166,7 @@ def _installer(*, cos: bool) -> JsonObject:
         "imagePullPolicy": "Never",
         "resources": {"requests": {"cpu": "150m"}},
         "securityContext": {"privileged": True},
+        **({"command": ["bash", "-c", _GUARDED]} if cos else {}),
         **({"env": [{"name": k, "value": v} for k, v in environment.items()]} if cos else {}),
         "volumeMounts": [
             {"name": volume, "mountPath": _CONTAINER[volume]}

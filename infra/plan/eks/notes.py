@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from slicewright.infra import catalog
@@ -289,6 +290,17 @@ def _updates(pool: EksPoolPlan) -> list[str]:
     ]
 
 
+_MONITORING_SETTINGS: Final = "{dcgmAgent: {tolerations: [{operator: Exists}]}}"
+"""Source: aws/eks-node-monitoring-agent, the chart's values, and #241."""
+
+
+def _tolerates_taints(cluster: EksClusterPlan) -> bool:
+    """True if the stack file gives the add-on's DCGM tolerations. Their extent is its matter."""
+    settings = next(addon.settings for addon in cluster.addons if addon.name == NODE_MONITORING)
+    agent = json.loads(settings or "{}").get("dcgmAgent")
+    return isinstance(agent, dict) and bool(agent.get("tolerations"))
+
+
 def _repair(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
     """Source: EKS user guide, enable node auto repair."""
     if pool.settings.repair is None or not pool.settings.repair.enabled:
@@ -296,13 +308,27 @@ def _repair(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
     notes = []
     if not any(addon.name == NODE_MONITORING for addon in cluster.addons):
         instead = (
-            f"the cluster must have the add-on {NODE_MONITORING}"
+            f"the cluster must have the add-on {NODE_MONITORING}, with {_MONITORING_SETTINGS}"
             if cluster.existing
-            else f"write cluster.addons: {{{NODE_MONITORING}: {{}}}}"
+            else f"write cluster.addons: {{{NODE_MONITORING}: {{settings: "
+            f"{_MONITORING_SETTINGS}}}}}"
         )
         notes.append(
             f"pool {pool.name}: by itself EKS repairs only nodes that are not Ready or that EC2 "
-            f"says are broken; for faults of GPUs, and for rules, {instead}"
+            f"says are broken; for faults of GPUs, and for rules, {instead}: the agent's DCGM must "
+            "tolerate the pools' taints, or EKS would replace every GPU node again and again"
+        )
+    elif not _tolerates_taints(cluster):
+        notes.append(
+            f"pool {pool.name}: the DCGM of {NODE_MONITORING} must tolerate the pools' taints: "
+            "without that it says that the GPUs are not ready, and EKS replaces the nodes again "
+            f"and again; write settings: {_MONITORING_SETTINGS} for the add-on"
+        )
+    if pool.offer.mig_config is not None:
+        notes.append(
+            f"pool {pool.name}: the DCGM of {NODE_MONITORING} holds the GPUs, and mig-manager "
+            "stops only the operator's own: a change of the MIG mode may fail; prefer a pool "
+            "without repair, or GPUs that are partitioned when they boot"
         )
     if pool.offer.partitioned:
         notes.append(

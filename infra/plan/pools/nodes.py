@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from slicewright.apis.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
@@ -27,7 +26,8 @@ from slicewright.infra.plan.model.nodes import (
     Taint,
     TaintEffect,
 )
-from slicewright.infra.stack_file import REFERENCE, Path
+from slicewright.infra.plan.pools.label_owners import ReservedLabel, label_of_others
+from slicewright.infra.stack_file import Path
 
 _OPERAND_LABEL = "nvidia.com/gpu.deploy."
 """Prefix of the labels that choose each operand's nodes for the operator. mig-manager pauses
@@ -73,61 +73,52 @@ def count_of(nodes: stack_file.Fixed | stack_file.Autoscaled, path: Path) -> Che
             return NodeCount(min=fewest, max=largest, autoscaled=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ReservedLabel:
-    """A label that the stack file may not set, with the reason and the alternative."""
-
-    reason: str
-    instead: str
-    source: str = REFERENCE
-
-
-_RESERVED_LABELS: Final[Mapping[str, _ReservedLabel]] = {
-    MIG_CONFIG_LABEL: _ReservedLabel(
+_RESERVED_LABELS: Final[Mapping[str, ReservedLabel]] = {
+    MIG_CONFIG_LABEL: ReservedLabel(
         reason="set on a pool, it races with the device plugin and changes all nodes at once; "
         "the fleet controller sets it",
         instead="use partition",
         source="NVIDIA/gpu-operator #2670",
     ),
-    MIG_STATE_LABEL: _ReservedLabel(
+    MIG_STATE_LABEL: ReservedLabel(
         reason="mig-manager reports its result in it, and the fleet controller relies on that",
         instead="leave it out",
         source="NVIDIA/mig-parted, nvidia-mig-manager",
     ),
     **dict.fromkeys(
         GKE_LABELS,
-        _ReservedLabel(
+        ReservedLabel(
             reason="GKE sets it on nodes with that property; on other nodes it would mislead pods",
             instead="use machine_type, gpu, partition, sharing or driver",
             source="GKE docs, GPU node labels",
         ),
     ),
-    PLUGIN_CONFIG_LABEL: _ReservedLabel(
+    PLUGIN_CONFIG_LABEL: ReservedLabel(
         reason="slicewright sets it if a pool shares its GPUs", instead="use sharing"
     ),
-    OPERANDS_LABEL: _ReservedLabel(
+    OPERANDS_LABEL: ReservedLabel(
         reason="slicewright sets it on nodes that the GPU Operator must leave alone; on others it "
         "would keep the device plugin away",
         instead="use partition",
         source="NVIDIA GPU operator docs, install",
     ),
 }
-_GKE_PLUGIN_REMOVED: Final = _ReservedLabel(
+_GKE_PLUGIN_REMOVED: Final = ReservedLabel(
     reason="it removes GKE's device plugin, which also completes the driver's installation",
     instead="use partition: {mode: operator}, which sets it",
     source="NVIDIA/aicr docs/integrator/gke-gpu-setup.md",
 )
-_SET_BY_OPERATOR: Final = _ReservedLabel(
+_SET_BY_OPERATOR: Final = ReservedLabel(
     reason="the GPU Operator sets it; on this pool it could keep the nodes from being "
     "partitioned or their partitions from being advertised",
     instead="leave it out",
     source="NVIDIA/gpu-operator, controllers/state_manager.go",
 )
-_SLICEWRIGHT_LABEL: Final = _ReservedLabel(
+_SLICEWRIGHT_LABEL: Final = ReservedLabel(
     reason=f"labels with the prefix {_SLICEWRIGHT_PREFIX} are reserved for slicewright",
     instead="choose another key",
 )
-_KUBERNETES_LABEL: Final = _ReservedLabel(
+_KUBERNETES_LABEL: Final = ReservedLabel(
     reason="labels with a kubernetes.io or k8s.io prefix belong to Kubernetes: the fleet "
     "controller, which labels the nodes, does not write them",
     instead="choose another key",
@@ -147,7 +138,7 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
     return {**dict(sorted(pool.labels.items())), POOL_LABEL: pool.name}
 
 
-def _reserved_label(key: str, pool: AnyPool, cloud: AnyCloud) -> _ReservedLabel | None:
+def _reserved_label(key: str, pool: AnyPool, cloud: AnyCloud) -> ReservedLabel | None:
     """None if the stack file may set the label."""
     if key in _RESERVED_LABELS:
         return _RESERVED_LABELS[key]
@@ -160,7 +151,7 @@ def _reserved_label(key: str, pool: AnyPool, cloud: AnyCloud) -> _ReservedLabel 
         return _SLICEWRIGHT_LABEL
     if cloud == "byo" and is_of_kubernetes(key):
         return _KUBERNETES_LABEL
-    return None
+    return label_of_others(key, pool, cloud)
 
 
 def _reserved(key: str, domains: tuple[str, ...]) -> bool:

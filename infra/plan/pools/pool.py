@@ -8,6 +8,7 @@ from slicewright.infra.plan.gpu_operator.drivers import Driver, check_driver
 from slicewright.infra.plan.model.fractional import Engine
 from slicewright.infra.plan.model.nodes import AnyCloud, AnyPool, Gpus, MigStrategy
 from slicewright.infra.plan.model.pools import PlannedPool
+from slicewright.infra.plan.pools.label_owners import check_accelerator_label
 from slicewright.infra.plan.pools.nodes import count_of, pool_labels, pool_taints
 from slicewright.infra.plan.pools.offers import offer_of
 from slicewright.infra.plan.pools.rollouts import rollout_of
@@ -44,6 +45,7 @@ def pool_plan(
     if gpus is None or offered is None:
         return None
     offer, needed = offered
+    yield from check_accelerator_label(pool, path, cloud, offer.resources)
     if driver is not None:
         yield from check_driver(driver, pool.name, gpus.gpu, offer)
     return PlannedPool(

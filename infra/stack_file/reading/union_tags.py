@@ -16,6 +16,7 @@ from slicewright.infra.stack_file.reading.diagnosis import (
     ReplaceValue,
 )
 from slicewright.infra.stack_file.reading.formatting import comma_separated, format_value
+from slicewright.infra.stack_file.reading.other_systems import answer_for
 from slicewright.infra.stack_file.reading.source import Source
 from slicewright.infra.stack_file.reading.synonyms import closest_word
 
@@ -105,12 +106,17 @@ def _diagnose_wrong_tag(
             instead=f"write {' or '.join(reversed([mode for mode in allowed if mode != tag]))}",
         )
         return problem, DropValue()
-    closest = closest_word(tag, allowed) if isinstance(tag, str) else ""
+    answer = answer_for(tag) if isinstance(tag, str) else ""
+    closest = closest_word(tag, allowed) if isinstance(tag, str) and not answer else ""
+    if answer and not path:
+        # The other keys are read as those of an existing cluster, as the answer says.
+        closest = "byo"
     guess = closest or _guess_cloud(path, actual)
     problem = Problem(
         path=at,
         reason=f"{format_value(tag)} is not one of {comma_separated(allowed)}",
-        instead=f"did you mean {closest}?" if closest else f"write {guess or _allowed_tags(path)}",
+        instead=answer
+        or (f"did you mean {closest}?" if closest else f"write {guess or _allowed_tags(path)}"),
     )
     if not guess:
         return problem, DropValue()

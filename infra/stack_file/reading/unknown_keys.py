@@ -13,6 +13,7 @@ from slicewright.infra.stack_file.problem import Path, Problem
 from slicewright.infra.stack_file.reading.annotations import SIMILAR, example, is_model, type_at
 from slicewright.infra.stack_file.reading.diagnosis import Diagnosis, DropValue, Fix, RenameKey
 from slicewright.infra.stack_file.reading.formatting import comma_separated, format_value
+from slicewright.infra.stack_file.reading.other_systems import answer_for
 from slicewright.infra.stack_file.reading.source import Source
 from slicewright.infra.stack_file.reading.synonyms import KEY_SYNONYMS, NEEDLESS
 from slicewright.infra.stack_file.schema.fleet import Fleet
@@ -45,6 +46,8 @@ def _remedy(path: Path, parent: Any, holder: dict[str, Any]) -> tuple[str, Fix]:
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", key).casefold()
     if (needless := NEEDLESS.get((parent.__name__, snake))) is not None:
         return needless, DropValue()
+    if answer := answer_for(key):
+        return answer, DropValue()
     synonym = KEY_SYNONYMS.get(snake, "")
     target = synonym.partition(":")[0].partition(",")[0]
     if target in keys and target != synonym:

@@ -23,6 +23,7 @@ from slicewright.infra.stack_file.reading.formatting import (
     flow_style,
     format_value,
 )
+from slicewright.infra.stack_file.reading.other_systems import answer_for
 from slicewright.infra.stack_file.reading.source import Source
 from slicewright.infra.stack_file.reading.synonyms import closest_word, is_misspelling
 from slicewright.infra.stack_file.reading.union_tags import MODES, diagnose_tag
@@ -74,13 +75,17 @@ def _value_problem(
 def _literal_problem(expected: str, actual: Any, path: Path) -> tuple[Problem, Fix]:
     """The problem of a value outside a Literal. pydantic's `expected`: `'a', 'b' or 'c'`."""
     allowed = [a.strip("'\"") for a in expected.replace(" or ", ", ").split(", ")]
-    closest = closest_word(actual, allowed) if isinstance(actual, str) else ""
+    answer = answer_for(actual) if isinstance(actual, str) else ""
+    closest = closest_word(actual, allowed) if isinstance(actual, str) and not answer else ""
     problem = Problem(
         path=path,
         reason=f"{format_value(actual)} is not one of {comma_separated(allowed)}",
-        instead=f"did you mean {closest}?"
-        if closest
-        else f"write {' or '.join(a or chr(34) * 2 for a in allowed)}",
+        instead=answer
+        or (
+            f"did you mean {closest}?"
+            if closest
+            else f"write {' or '.join(a or chr(34) * 2 for a in allowed)}"
+        ),
     )
     if closest and is_misspelling(actual, closest):
         return problem, ReplaceValue(value=closest)

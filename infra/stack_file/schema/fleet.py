@@ -101,8 +101,10 @@ class _Fleet(SpecModel):
             why_maximum="nodes that are not verified after four hours need manual action",
             source=OWN_LIMIT,
         ),
-    ] = 30
-    """How long `up` waits until all nodes are verified. An A100 node takes 15 minutes to reboot."""
+    ] = 60
+    """How long `up` waits until all nodes are verified. A new A100 node takes up to an hour: it
+    joins, is partitioned, and reboots. If nothing is wrong, `up` ends earlier.
+    """
     image: Image = f"docker.io/library/{_PYTHON}"
     """Python image (3.11 or newer) for node agent and fleet controller. Pin it by the digest
     of the index, which has the image for every processor.

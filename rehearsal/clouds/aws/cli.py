@@ -1,4 +1,9 @@
-"""A rehearsal's `aws`: answers `aws eks get-token --cluster-name NAME` itself.
+"""A rehearsal's `aws`: answers `aws eks get-token --cluster-name NAME` itself, and `aws sts
+get-caller-identity` with the caller's ARN.
+
+Its token is of the caller in the environment's account file, or of the role in `--role-arn`. Like
+the real one it does not know whether there is such a cluster, or whether it lets the caller in: the
+cluster's API server decides that.
 
 Other commands go to the user's own `aws`, which the environment's variables lead to the rehearsal.
 """
@@ -8,12 +13,23 @@ import sys
 
 from slicewright.rehearsal.clouds.core.exec_credential import (
     NoCredential,
+    account,
     credential,
+    credentials,
     environment,
     run,
+    signed,
 )
 
-_OPTIONS = ("--cluster-name", "--region", "--output", "--role-arn", "--profile", "--cluster-id")
+PREFIX = "k8s-aws-v1."
+_OPTIONS = (
+    *("--cluster-name", "--cluster-id", "--region", "--role-arn", "--profile"),
+    *("--output", "--query"),
+)
+_ANSWERED = {"get-token", "get-caller-identity"}
+_CALLER = "arn:aws:iam::123456789012:user/rehearsal"
+"""The default of `account.Caller`, which takes too long to import."""
+_SECONDS = 14 * 60
 
 
 def answer() -> str:
@@ -27,6 +43,8 @@ def answer() -> str:
             raise NoCredential(f"unknown option {name}; this stand-in knows {', '.join(_OPTIONS)}")
         else:
             options[name] = value if equals else next(arguments, "")
+    if words == ["sts", "get-caller-identity"]:
+        return str(_identity(None)["arn"])
     if words != ["eks", "get-token"]:
         raise NoCredential(
             f"this stand-in knows 'eks get-token' only, not {' '.join(words) or 'nothing'!r}; "
@@ -37,7 +55,29 @@ def answer() -> str:
     cluster = options.get("--cluster-name")
     if not cluster:
         raise NoCredential("the following arguments are required: --cluster-name")
-    return credential(cluster)
+    if os.environ.get("AWS_ACCESS_KEY_ID") != credentials()["aws_access_key_id"]:
+        raise NoCredential(
+            'Unable to locate credentials. You can configure credentials by running "aws login".'
+        )
+    if profile := options.get("--profile"):
+        raise NoCredential(f"The config profile ({profile}) could not be found")
+    claims = {"cloud": "aws", "cluster": cluster, **_identity(options.get("--role-arn"))}
+    return credential(signed(PREFIX, claims, seconds=_SECONDS), seconds=_SECONDS)
+
+
+def _identity(role: str | None) -> dict:  # type: ignore[type-arg]
+    """The ARN as STS says it, and the ARN of the user or role behind it."""
+    caller = account("aws-account.json").get("caller", {})
+    arn = str(caller.get("arn", _CALLER))
+    if role is not None:
+        number, name = role.split(":")[4], role.rpartition("/")[2]
+        session = f"arn:aws:sts::{number}:assumed-role/{name}/EKSGetTokenAuth"
+        return {"arn": session, "principal": role}
+    if ":assumed-role/" not in arn:
+        return {"arn": arn, "principal": arn}
+    number, name = arn.split(":")[4], arn.split("/")[1]
+    path = caller.get("role_path", "/")
+    return {"arn": arn, "principal": f"arn:aws:iam::{number}:role{path}{name}"}
 
 
 def users_own() -> str | None:
@@ -57,9 +97,9 @@ def hand_over() -> None:
 
 
 if __name__ == "__main__":
-    if "get-token" not in sys.argv and os.environ.get("AWS_ENDPOINT_URL"):
+    if not _ANSWERED & {*sys.argv} and os.environ.get("AWS_ENDPOINT_URL"):
         hand_over()
     if "--version" in sys.argv[1:]:
         print("aws-cli/2.31.0 (rehearsal, simulated)")
         sys.exit(0)
-    sys.exit(run("aws (rehearsal)", answer))
+    sys.exit(run("aws (rehearsal): ", answer))

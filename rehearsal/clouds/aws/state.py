@@ -5,7 +5,7 @@ Regional resources have keys that begin with `REGION/`.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.clouds.core.node_group import GroupRecord
@@ -47,6 +47,8 @@ class ClusterRecord(TypedDict):
     """In the API's form."""
     zones: list[str]
     """Of the subnets that it was created with; it keeps to them."""
+    creator: NotRequired[str]
+    """The ARN of the user or role that created it. Absent in an older environment."""
 
 
 class NodeGroupRecord(GroupRecord):

@@ -13,6 +13,10 @@ from pathlib import Path
 
 ADDRESS = "127.0.0.1"
 FILE = "cloud-access.json"
+CREDENTIAL_FILE = "google-credentials.json"
+"""Application default credentials of the environment's Google account. Only the rehearsal's
+credential plugin reads it: other clients have the access token, which comes first.
+"""
 FILE_OF_GCLOUD = "google-access-token"
 """Of gcloud, which takes a token from a file only."""
 
@@ -56,7 +60,16 @@ def load(environment: Path) -> Access | None:
 def save(environment: Path, access: Access) -> None:
     """Writes the files, which only this user can read."""
     _write(environment / FILE_OF_GCLOUD, access.credentials.google_access_token)
+    _write(environment / CREDENTIAL_FILE, json.dumps(_APPLICATION_DEFAULT))
     _write(environment / FILE, json.dumps(asdict(access), indent=2))
+
+
+_APPLICATION_DEFAULT = {
+    "type": "authorized_user",
+    "client_id": "rehearsal.example",
+    "client_secret": "none",
+    "refresh_token": "none: this is the account of a rehearsal",
+}
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,14 +1,15 @@
-"""What both clouds' credential plugins give kubectl: the cluster administrator's certificate.
+"""The answers of both clouds' credential plugins: short-lived tokens of an identity of the cloud.
 
-Real ones give a short-lived token of the cloud's IAM. Standard library only, and little of it:
-kubectl runs the plugin before every command.
+Standard library only, and little of it: kubectl runs the plugin before every command.
 """
 
-import base64
 import json
 import os
 import sys
+import time
 from pathlib import Path
+
+from slicewright.rehearsal.clouds.core import tokens
 
 BETA = "client.authentication.k8s.io/v1beta1"
 VARIABLE = "SLICEWRIGHT_REHEARSAL"
@@ -39,32 +40,39 @@ def exec_info() -> dict:  # type: ignore[type-arg]
     return info if isinstance(info, dict) else {}
 
 
-def clusters() -> dict:  # type: ignore[type-arg]
-    """Cluster name -> server address, for every cluster of the rehearsal."""
-    by_name = {}
-    for path in sorted((environment() / "clusters").glob("*/endpoint.json")):
-        by_name[path.parent.name] = json.loads(path.read_text())["server"]
-    return by_name
-
-
-def credential(cluster: str) -> str:
-    """An ExecCredential, as JSON, in the version that kubectl asked for."""
-    path = environment() / "clusters" / cluster / "kubeconfig.json"
+def account(name: str) -> dict:  # type: ignore[type-arg]
+    """The environment's account file of that name; {} without one: the account is ordinary."""
     try:
-        user = json.loads(path.read_text())["users"][0]["user"]
+        settings: dict = json.loads((environment() / "cloud" / name).read_text())  # type: ignore[type-arg]
     except FileNotFoundError:
-        names = ", ".join(clusters()) or "none"
-        raise NoCredential(
-            f"the rehearsal has no cluster named {cluster}; it has {names}"
-        ) from None
-    status = {
-        "clientCertificateData": base64.b64decode(user["client-certificate-data"]).decode(),
-        "clientKeyData": base64.b64decode(user["client-key-data"]).decode(),
-    }
+        return {}
+    return settings
+
+
+def credentials() -> dict:  # type: ignore[type-arg]
+    """The credentials that the environment's clouds accept."""
+    path = environment() / "cloud-access.json"
+    try:
+        accepted: dict = json.loads(path.read_text())["credentials"]  # type: ignore[type-arg]
+    except FileNotFoundError:
+        raise NoCredential("the rehearsal's clouds have not been started yet") from None
+    return accepted
+
+
+def credential(token: str, *, seconds: int) -> str:
+    """An ExecCredential, as JSON, in the version that kubectl asked for."""
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
     version = exec_info().get("apiVersion") or BETA
+    status = {"expirationTimestamp": until, "token": token}
     return json.dumps(
         {"apiVersion": version, "kind": "ExecCredential", "spec": {}, "status": status}
     )
+
+
+def signed(prefix: str, claims: dict, *, seconds: int) -> str:  # type: ignore[type-arg]
+    """A token that the environment's clusters accept. prefix: begins the cloud's real tokens."""
+    secret = credentials()["google_access_token"]
+    return prefix + tokens.make(claims, secret=secret, seconds=seconds)
 
 
 def run(program: str, answer) -> int:  # type: ignore[no-untyped-def]
@@ -72,11 +80,11 @@ def run(program: str, answer) -> int:  # type: ignore[no-untyped-def]
     try:
         print(answer())
     except NoCredential as e:
-        print(f"{program}: {e}", file=sys.stderr)
+        print(f"{program}{e}", file=sys.stderr)
         return 1
     except (OSError, ValueError, KeyError, IndexError) as e:
         print(
-            f"{program}: the rehearsal's cluster files cannot be read: {type(e).__name__}: {e}",
+            f"{program}the rehearsal's files cannot be read: {type(e).__name__}: {e}",
             file=sys.stderr,
         )
         return 1

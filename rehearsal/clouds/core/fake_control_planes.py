@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.clouds.core.context import now
-from slicewright.rehearsal.clouds.core.control_planes import Address
+from slicewright.rehearsal.clouds.core.control_planes import Address, Login
 from slicewright.rehearsal.clouds.core.node_api import NodeApi, NotReady
 from slicewright.rehearsal.clouds.core.taints import Taint, changed_taints
 
@@ -24,7 +24,9 @@ class FakeControlPlanes:
     server: str = "https://127.0.0.1:6443"
     """Where they all are said to be."""
 
-    def start(self, cluster: str, *, critical_pods_need_quota: bool = False) -> Address:
+    def start(
+        self, cluster: str, *, login: Login | None = None, critical_pods_need_quota: bool = False
+    ) -> Address:
         self._directory(cluster).mkdir(parents=True, exist_ok=True)
         return Address(server=self.server, ca_data=base64.b64encode(b"a fake CA").decode())
 

@@ -73,8 +73,24 @@ class Account(Strict):
     """Constraints of the organisation that are enforced in its projects, without exceptions."""
     lacks: tuple[str, ...] = ()
     """Permissions that the caller does not have, in any project; asked for, and never enforced."""
+    application_default: str | None = "rehearsal@rehearsal.example"
+    """The account of application default credentials, which Pulumi uses. None: there are none."""
+    gcloud: str | None = None
+    """The account that gcloud is logged in as. None: it is logged out, as after `gcloud auth
+    application-default login` only.
+    """
+    container_admins: tuple[str, ...] | None = None
+    """Accounts that have all rights of `roles/container.admin` in the project's clusters. None:
+    that of application default credentials only.
+    """
     leftovers_s: Annotated[float, Ge(0)] = 1.5
     """How long network endpoint groups outlive their cluster, in seconds; at Google minutes."""
+
+    @property
+    def cluster_admins(self) -> tuple[str, ...]:
+        if self.container_admins is not None:
+            return self.container_admins
+        return () if self.application_default is None else (self.application_default,)
 
 
 def account_of(context: Context) -> Account:

@@ -22,6 +22,7 @@ from slicewright.rehearsal.cluster.control_plane import (
     process_images,
     waiting,
 )
+from slicewright.rehearsal.cluster.control_plane.access_webhooks import AccessWebhooks
 from slicewright.rehearsal.cluster.control_plane.errors import ControlPlaneError
 from slicewright.rehearsal.cluster.control_plane.files import Endpoint
 from slicewright.rehearsal.cluster.control_plane.parts import Part
@@ -46,13 +47,15 @@ def start(
     toolchain: Toolchain,
     *,
     critical_pods_need_quota: bool = False,
+    webhooks: AccessWebhooks | None = None,
 ) -> Endpoint:
     """Starts what does not run of the five processes, and returns when the API server is ready.
 
     Data, certificates and (if still free) the port of an earlier start are used again. A start that
     fails or is interrupted ends what it started. Raises ControlPlaneError.
 
-    critical_pods_need_quota: see `admission`; the same at every start of a cluster.
+    critical_pods_need_quota: see `admission`. webhooks: they decide on users beside RBAC. Both are
+    the same at every start of a cluster.
     """
     directory = files.directory(environment, cluster)
     with files.locked(directory):
@@ -65,6 +68,7 @@ def start(
             toolchain,
             directory,
             critical_pods_need_quota=critical_pods_need_quota,
+            webhooks=webhooks,
         )
         try:
             return starting.run(endpoint)
@@ -107,12 +111,14 @@ class _Start:
         directory: Path,
         *,
         critical_pods_need_quota: bool,
+        webhooks: AccessWebhooks | None,
     ) -> None:
         self._environment = environment
         self._cluster = cluster
         self._tools = tools
         self._directory = directory
         self._admission = Path(_ADMISSION) if critical_pods_need_quota else None
+        self._webhooks = webhooks
         self._started: list[Recorded] = []
 
     def run(self, last_endpoint: Endpoint | None) -> Endpoint:
@@ -136,7 +142,9 @@ class _Start:
                 running=base,
                 timeout_s=_READY_S,
             )
-            apiserver = parts.apiserver(self._tools, _PKI, port, admission=self._admission)
+            apiserver = parts.apiserver(
+                self._tools, _PKI, port, admission=self._admission, webhooks=self._webhooks
+            )
             base.append(self._ensure(apiserver))
             client = _admin(self._directory)
             waiting.wait_for(
@@ -206,6 +214,8 @@ class _Start:
             files.write(files.kubeconfig(self._directory, user), content)
         files.write(self._directory / _STAGES, kwok.stages(process_images.mode_of(os.environ)))
         files.write(self._directory / egress.FILE, egress.through_kubelet())
+        for name, content in self._webhooks.files() if self._webhooks else ():
+            files.write(self._directory / name, content)
         if self._admission:
             files.write(self._directory / self._admission, admission.critical_pods_need_quota())
         files.store_endpoint(self._directory, endpoint)

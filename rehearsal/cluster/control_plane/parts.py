@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slicewright.rehearsal.cluster.control_plane import egress, kwok
+from slicewright.rehearsal.cluster.control_plane.access_webhooks import AccessWebhooks
 from slicewright.rehearsal.cluster.control_plane.pki import FRONT_PROXY, SERVICE_NETWORK, Pki
 from slicewright.rehearsal.host.toolchain import Toolchain
 
@@ -63,8 +64,17 @@ def etcd(tools: Toolchain) -> Part:
     return Part(kind="etcd", argv=argv, stop_rank=30, env=_go("300MiB"))
 
 
-def apiserver(tools: Toolchain, pki: Pki, port: int, *, admission: Path | None) -> Part:
-    """admission: a file that configures admission plugins; None: their defaults."""
+def apiserver(
+    tools: Toolchain,
+    pki: Pki,
+    port: int,
+    *,
+    admission: Path | None,
+    webhooks: AccessWebhooks | None = None,
+) -> Part:
+    """admission: a file that configures admission plugins; None: their defaults. webhooks: what
+    decides on users beside RBAC.
+    """
     argv = (
         str(tools.control_plane),
         "kube-apiserver",
@@ -79,7 +89,8 @@ def apiserver(tools: Toolchain, pki: Pki, port: int, *, admission: Path | None) 
         f"--tls-private-key-file={pki.key('apiserver')}",
         f"--client-ca-file={pki.ca}",
         "--anonymous-auth=false",
-        "--authorization-mode=Node,RBAC",
+        f"--authorization-mode=Node,RBAC{',Webhook' if webhooks else ''}",
+        *(webhooks.flags() if webhooks else ()),
         # As GKE, EKS and kubeadm have it: what a kubelet may write of Nodes and Pods.
         "--enable-admission-plugins=NodeRestriction",
         "--service-account-issuer=https://kubernetes.default.svc",

@@ -101,6 +101,29 @@ def architectures(image: str) -> Answer[frozenset[str] | None]:
         return NotAnswered(why=f"not seen: the answer of {registry} has another form")
 
 
+def is_open(registry: str) -> Answer[bool]:
+    """True if the registry gives anonymous clients a token; False if it requires credentials."""
+    host = _DOCKER_HUB.get(registry, registry)
+    scheme = "http" if host.partition(":")[0] in _LOOPBACK else "https"
+    try:
+        answer = _get(f"{scheme}://{host}/v2/", {})
+        if answer.status in (401, 403):
+            return _has_anonymous_tokens(answer)
+        if answer.status != 200:
+            raise _NoAnswer(f"{registry} answers with HTTP {answer.status}")
+    except _NoAnswer as e:
+        return NotAnswered(why=f"not seen: {e}")
+    return True
+
+
+def _has_anonymous_tokens(refusal: urllib3.BaseHTTPResponse) -> bool:
+    try:
+        _token(refusal)
+    except _NoAnswer:
+        return False
+    return True
+
+
 def _with_token(url: str) -> tuple[urllib3.BaseHTTPResponse, Mapping[str, str]]:
     headers = {"accept": _MANIFESTS}
     answer = _get(url, headers)

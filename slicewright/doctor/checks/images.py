@@ -60,6 +60,31 @@ def image_findings(
         yield ok(subject, f"available for {', '.join(sorted(architectures))}")
 
 
+def chart_registries(fleet: FleetPlan) -> tuple[StackImages, ...]:
+    """The registries of charts' images: each once, with the key that names another one."""
+    first: dict[str, StackImages] = {}
+    for images in stack_images(fleet):
+        if not images.image:
+            first.setdefault(images.registry, images)
+    return tuple(first.values())
+
+
+def registry_finding(of: StackImages, is_open: Answer[bool]) -> Finding:
+    """is_open: whether the registry gives anonymous clients images."""
+    subject = f"registry {of.registry} (images of charts)"
+    if isinstance(is_open, NotAnswered):
+        remedy = f"if the nodes cannot reach it either, name a mirror in {of.key}"
+        return not_seen(subject, NotAnswered(why=is_open.why, remedy=remedy))
+    if is_open:
+        return ok(subject, "answers, without credentials")
+    if of.pull_secrets:
+        return ok(subject, f"requires credentials: nodes use {', '.join(of.pull_secrets)}")
+    return not_seen(
+        subject,
+        NotAnswered(why="requires credentials, and the stack file names none", remedy=_login(of)),
+    )
+
+
 def _login(of: StackImages) -> str:
     if of.pull_secrets:
         names = ", ".join(of.pull_secrets)

@@ -337,3 +337,64 @@ node_pools:
     (wrong,) = manifests.mismatches(policy, fleet, files)
     assert (wrong.field, wrong.required) == ("devicePlugin.enabled", False)
     assert not manifests.mismatches(policy | {"devicePlugin": {"enabled": False}}, fleet, files)
+
+
+HANDLER = {"name": "CONTAINERD_RUNTIME_CLASS", "value": "gpu"}
+
+
+def strategy(value: str) -> dict[str, str]:
+    return {"name": "MIG_STRATEGY", "value": value}
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        ({"cdi": {"nriPluginEnabled": True}}, "cdi.nriPluginEnabled"),
+        (
+            {"sandboxWorkloads": {"enabled": True, "defaultWorkload": "vm-passthrough"}},
+            "sandboxWorkloads.defaultWorkload",
+        ),
+        ({"toolkit": {"env": [HANDLER]}}, "toolkit.env"),
+        (
+            {"devicePlugin": {"env": [{"name": "MIG_STRATEGY", "value": "none"}]}},
+            "devicePlugin.env",
+        ),
+        ({"gfd": {"env": [strategy("single")]}}, "gfd.env"),
+        ({"gfd": {"enabled": False}}, "gfd.enabled"),
+        ({"operator": {"runtimeClass": "gpu"}}, "operator.runtimeClass"),
+    ],
+)
+def test_settings_that_keep_agents_or_operands_away_are_named(
+    patch: dict[str, Any], field: str
+) -> None:
+    fleet = planned()
+    policy = merged(fitting(fleet), patch)
+    assert wrong(policy, fleet) == {field}
+    found = manifests.mismatches(policy, fleet, manifests.operator_files(fleet))
+    command = shlex.split(manifests.patch_command("cluster-policy", found))
+    mended = merged({"spec": policy}, json.loads(command[-1]))["spec"]
+    assert wrong(mended, fleet) == set()
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"sandboxWorkloads": {"enabled": True, "defaultWorkload": "container"}},
+        {"sandboxWorkloads": {"enabled": False, "defaultWorkload": "vm-passthrough"}},
+        {"toolkit": {"env": [{**HANDLER, "value": "nvidia"}]}},
+        {"dcgmExporter": {"enabled": False}},
+    ],
+)
+def test_settings_that_keep_nobody_away_are_accepted(patch: dict[str, Any]) -> None:
+    fleet = planned()
+    assert wrong(merged(fitting(fleet), patch), fleet) == set()
+
+
+def test_one_patch_mends_all_variables_of_an_operand() -> None:
+    fleet = planned()
+    hardened = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
+    policy = merged(fitting(fleet), {"toolkit": {"env": [hardened, HANDLER]}})
+    found = manifests.mismatches(policy, fleet, manifests.operator_files(fleet))
+    command = shlex.split(manifests.patch_command("cluster-policy", found))
+    mended = merged({"spec": policy}, json.loads(command[-1]))["spec"]
+    assert wrong(mended, fleet) == set()

@@ -122,7 +122,7 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row("cloud", {}, None)  # another fleet altogether; see test_plan_changes
     if cloud != "byo":
         yield Row("allow_unlisted", {}, None)  # nothing of the plan
-    yield Row("verify_timeout_minutes", {"verify_timeout_minutes": 60}, IN_PLACE, **fleet)
+    yield Row("verify_timeout_minutes", {"verify_timeout_minutes": 90}, IN_PLACE, **fleet)
     yield Row("image", {"image": "python@sha256:" + "0" * 64}, IN_PLACE, **fleet)
     yield Row("image_pull_secrets", {"image_pull_secrets": ["mirror"]}, IN_PLACE, **fleet)
     yield Row("node_agent.attribution", {"node_agent": {"attribution": True}}, IN_PLACE, **fleet)

@@ -308,8 +308,9 @@ def test_a_timeout_shorter_than_the_reboot_that_the_pool_needs_is_noted() -> Non
     split = {"mode": "operator", "layout": {"3g.20gb": 2}}
     short = plan.notes(planned(EKS + "verify_timeout_minutes: 1\n", partition=split))
     assert any("verify_timeout_minutes is 1, so that" in note for note in short)
-    long = plan.notes(planned(EKS + "verify_timeout_minutes: 15\n", partition=split))
+    long = plan.notes(planned(EKS + "verify_timeout_minutes: 60\n", partition=split))
     assert not any("verify_timeout_minutes" in note for note in long)
+    assert any("verified 25 to 60 minutes after it was ordered" in note for note in long)
 
 
 def test_a_rollout_where_nothing_is_rolled_out_is_noted() -> None:

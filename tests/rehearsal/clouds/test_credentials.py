@@ -1,48 +1,47 @@
-"""What kubectl gets from the stand-ins for gke-gcloud-auth-plugin and aws."""
+"""The stand-ins for gke-gcloud-auth-plugin and aws, as kubectl runs them."""
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from slicewright.rehearsal.clouds.aws.account import write_account as write_aws
+from slicewright.rehearsal.clouds.core import access, tokens
+from slicewright.rehearsal.clouds.gcp.account import write_account as write_google
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+FLAG = "--use_application_default_credentials"
+SSO = "/aws-reserved/sso.amazonaws.com/eu-west-1/"
 
 
 @pytest.fixture
 def run(environment: Path) -> Run:
-    for name, port in (("main", 6443), ("p4d", 6444)):
-        directory = environment / "clusters" / name
-        directory.mkdir(parents=True)
-        (directory / "endpoint.json").write_text(
-            json.dumps({"server": f"https://127.0.0.1:{port}", "ca_data": ""})
-        )
-        user = {
-            f"client-{kind}-data": base64.b64encode(f"{kind} of {name}".encode()).decode()
-            for kind in ("certificate", "key")
-        }
-        (directory / "kubeconfig.json").write_text(
-            json.dumps({"users": [{"name": "admin", "user": user}]})
-        )
+    keys = access.new_credentials()
+    access.save(environment, access.Access(port=20001, credentials=keys))
 
     def go(
         module: str,
         *arguments: str,
-        server: str | None = None,
         version: str | None = None,
         inside: bool = True,
+        **variables: str,
     ):
         info: dict = {"kind": "ExecCredential", "spec": {"interactive": False}}
         if version:
             info["apiVersion"] = f"client.authentication.k8s.io/{version}"
-        if server:
-            info["spec"]["cluster"] = {"server": server}
-        env = {"KUBERNETES_EXEC_INFO": json.dumps(info), "PATH": "/usr/bin"}
+        env = {
+            "KUBERNETES_EXEC_INFO": json.dumps(info),
+            "PATH": "/usr/bin",
+            "GOOGLE_APPLICATION_CREDENTIALS": str(environment / "google-credentials.json"),
+            "AWS_ACCESS_KEY_ID": keys.aws_access_key_id,
+            **variables,
+        }
         if inside:
             env["SLICEWRIGHT_REHEARSAL"] = str(environment)
         argv = [sys.executable, "-m", f"slicewright.rehearsal.clouds.{module}", *arguments]
@@ -53,20 +52,82 @@ def run(environment: Path) -> Run:
     return go
 
 
-def test_gke_finds_the_cluster_by_its_server(run: Run) -> None:
-    done = run("gcp.gke_auth", server="https://127.0.0.1:6444", version="v1beta1")
-    credential = json.loads(done.stdout)
-    assert credential["apiVersion"] == "client.authentication.k8s.io/v1beta1"
+def claims_of(environment: Path, done: subprocess.CompletedProcess[str], prefix: str) -> dict:
+    assert done.returncode == 0, done.stderr
+    token = json.loads(done.stdout)["status"]["token"]
+    assert token.startswith(prefix)
+    known = access.load(environment)
+    assert known is not None
+    return tokens.read(token.removeprefix(prefix), secret=known.credentials.google_access_token)
+
+
+def google(environment: Path, done: subprocess.CompletedProcess[str]) -> str:
+    return claims_of(environment, done, "ya29.rehearsal-")["account"]
+
+
+def test_gke_plugin_takes_application_default_credentials_only_with_the_flag(
+    run: Run, environment: Path
+) -> None:
+    """Who followed `gcloud auth application-default login` has no gcloud account."""
+    done = run("gcp.gke_auth")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert (
+        "cred.go:145] print credential failed with error: Failed to retrieve access token:: failure"
+        " while executing gcloud, with args [config config-helper --format=json]: exit status 1 "
+        "(err: ERROR: (gcloud.config.config-helper) You do not currently have an active account"
+    ) in done.stderr
+    assert google(environment, run("gcp.gke_auth", FLAG)) == "rehearsal@rehearsal.example"
+    assert google(environment, run("gcp.gke_auth", f"{FLAG}=true")) == "rehearsal@rehearsal.example"
+
+
+def test_gke_plugin_takes_gclouds_account_without_the_flag(run: Run, environment: Path) -> None:
+    settings = {"gcloud": "b@example.com", "application_default": "a@example.com"}
+    write_google(environment, settings)
+    assert google(environment, run("gcp.gke_auth")) == "b@example.com"
+    assert google(environment, run("gcp.gke_auth", FLAG)) == "a@example.com"
+
+
+def test_gke_plugin_fails_without_application_default_credentials(
+    run: Run, environment: Path
+) -> None:
+    write_google(environment, {"application_default": None, "gcloud": "b@example.com"})
+    done = run("gcp.gke_auth", FLAG)
+    assert done.returncode == 1
+    assert "could not find default credentials. See https://cloud.google.com/docs/" in done.stderr
+    missing = run("gcp.gke_auth", FLAG, GOOGLE_APPLICATION_CREDENTIALS="/nowhere.json")
+    assert "open /nowhere.json: no such file or directory" in missing.stderr
+
+
+def test_gke_plugin_acts_as_the_service_account_of_a_credential_file(
+    run: Run, environment: Path, tmp_path: Path
+) -> None:
+    """A pipeline's: gcloud reads such a file by a variable of its own only."""
+    url = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"
+    email = "deploy@acme.iam.gserviceaccount.com"
+    file = tmp_path / "google.json"
+    file.write_text(
+        json.dumps(
+            {
+                "type": "external_account",
+                "service_account_impersonation_url": f"{url}{email}:generateAccessToken",
+            }
+        )
+    )
+    done = run("gcp.gke_auth", FLAG, GOOGLE_APPLICATION_CREDENTIALS=str(file))
+    assert google(environment, done) == email
+    assert run("gcp.gke_auth", GOOGLE_APPLICATION_CREDENTIALS=str(file)).returncode == 1
+    done = run("gcp.gke_auth", CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE=str(file))
+    assert google(environment, done) == email
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_the_credential_has_the_version_that_kubectl_asked_for(run: Run, version: str) -> None:
+    credential = json.loads(run("gcp.gke_auth", FLAG, version=version).stdout)
+    assert credential["apiVersion"] == f"client.authentication.k8s.io/{version}"
     assert credential["kind"] == "ExecCredential"
-    assert credential["status"] == {
-        "clientCertificateData": "certificate of p4d",
-        "clientKeyData": "key of p4d",
-    }
-
-
-def test_the_credential_has_the_version_that_kubectl_asked_for(run: Run) -> None:
-    done = run("gcp.gke_auth", server="https://127.0.0.1:6443", version="v1")
-    assert json.loads(done.stdout)["apiVersion"] == "client.authentication.k8s.io/v1"
+    until = datetime.fromisoformat(credential["status"]["expirationTimestamp"])
+    assert timedelta(minutes=50) < until - datetime.now(UTC) < timedelta(minutes=61)
 
 
 @pytest.mark.parametrize(
@@ -77,29 +138,34 @@ def test_the_credential_has_the_version_that_kubectl_asked_for(run: Run) -> None
         ["--region", "eu-west-1", "eks", "get-token", "--cluster-name=p4d", "--output=json"],
     ],
 )
-def test_aws_finds_the_cluster_by_its_name(run: Run, arguments: list[str]) -> None:
+def test_aws_gives_a_token_of_the_caller_for_the_named_cluster(
+    run: Run, environment: Path, arguments: list[str]
+) -> None:
     done = run("aws.cli", *arguments, version="v1beta1")
-    assert json.loads(done.stdout)["status"]["clientKeyData"] == "key of p4d"
+    arn = "arn:aws:iam::123456789012:user/rehearsal"
+    assert claims_of(environment, done, "k8s-aws-v1.") == {
+        "cloud": "aws",
+        "cluster": "p4d",
+        "arn": arn,
+        "principal": arn,
+    }
+
+
+def test_token_of_an_sso_session_names_the_role_with_its_path(run: Run, environment: Path) -> None:
+    arn = "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_Admin_1/me@example.com"
+    write_aws(environment, caller={"arn": arn, "role_path": SSO})
+    done = run("aws.cli", "eks", "get-token", "--cluster-name", "p4d")
+    claims = claims_of(environment, done, "k8s-aws-v1.")
+    assert claims["arn"] == arn
+    assert claims["principal"] == f"arn:aws:iam::123456789012:role{SSO}AWSReservedSSO_Admin_1"
 
 
 @pytest.mark.parametrize(
     ("module", "arguments", "options", "words"),
     [
-        ("gcp.gke_auth", [], {"inside": False}, "SLICEWRIGHT_REHEARSAL is not set"),
-        (
-            "gcp.gke_auth",
-            [],
-            {"server": "https://127.0.0.1:1"},
-            "no cluster of the rehearsal listens at https://127.0.0.1:1",
-        ),
-        ("gcp.gke_auth", [], {}, "which of main, p4d clusters? set provideClusterInfo: true"),
+        ("gcp.gke_auth", [FLAG], {"inside": False}, "SLICEWRIGHT_REHEARSAL is not set"),
+        ("gcp.gke_auth", ["--adc"], {}, "unknown flag: --adc"),
         ("aws.cli", ["eks", "get-token"], {}, "--cluster-name"),
-        (
-            "aws.cli",
-            ["eks", "get-token", "--cluster-name", "nope"],
-            {},
-            "no cluster named nope; it has main, p4d",
-        ),
         ("aws.cli", ["s3", "ls"], {}, "knows 'eks get-token' only"),
         ("aws.cli", ["eks", "get-token", "--cluster", "p4d"], {}, "unknown option --cluster"),
         (
@@ -107,6 +173,18 @@ def test_aws_finds_the_cluster_by_its_name(run: Run, arguments: list[str]) -> No
             ["eks", "get-token", "--cluster-name", "p4d", "--output", "text"],
             {},
             "json only",
+        ),
+        (
+            "aws.cli",
+            ["eks", "get-token", "--cluster-name", "p4d"],
+            {"AWS_ACCESS_KEY_ID": "AKIA"},
+            "Unable to locate credentials",
+        ),
+        (
+            "aws.cli",
+            ["eks", "get-token", "--cluster-name", "p4d", "--profile", "prod"],
+            {},
+            "The config profile (prod) could not be found",
         ),
     ],
 )

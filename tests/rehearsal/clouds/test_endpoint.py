@@ -212,7 +212,7 @@ def test_the_file_of_an_environment_is_read_whole_or_not_at_all(environment: Pat
     assert access.load(environment) == changed
     assert json.loads((environment / access.FILE).read_text())["port"] == 20002
     left = {p.name for p in environment.iterdir() if p.is_file()}
-    assert left == {access.FILE, access.FILE_OF_GCLOUD}
+    assert left == {access.FILE, access.FILE_OF_GCLOUD, access.CREDENTIAL_FILE}
 
 
 def test_access_is_absent_before_the_first_start(environment: Path) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from slicewright.kubeapi import ApiError, Client
-from slicewright.rehearsal.clouds.core.control_planes import Address, LocalControlPlanes
+from slicewright.rehearsal.clouds.core.control_planes import LocalControlPlanes
 from slicewright.rehearsal.clouds.gcp.gke import addons
 from slicewright.rehearsal.clouds.service import Cloud
-from slicewright.rehearsal.cluster import control_plane
 from slicewright.rehearsal.host import processes
 from slicewright.rehearsal.host.toolchain import Toolchain
 
@@ -22,14 +21,8 @@ from slicewright.rehearsal.host.toolchain import Toolchain
 class WithoutKubelet(LocalControlPlanes):
     """The control plane is real; the kubelet stand-in has tests of its own."""
 
-    def start(self, cluster: str, *, critical_pods_need_quota: bool = False) -> Address:
-        control_plane.start(
-            self.environment,
-            cluster,
-            Toolchain.load(self.environment / "toolchain.json"),
-            critical_pods_need_quota=critical_pods_need_quota,
-        )
-        return self._address(cluster)
+    def _start_kubelet(self, cluster: str) -> None:
+        """Starts nothing."""
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from slicewright.doctor.checks.gpu_owners import DeviceOwners, OwnerAnswers
 from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
 from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from slicewright.rehearsal.clouds.service import Cloud
+from slicewright.rehearsal.scenario import plugins_and_commands
 from tests.slicewright.served_clouds import served_clouds
 
 
@@ -22,6 +25,7 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every registry has every image: none is asked by a test of something else."""
     everywhere = frozenset({"amd64", "arm64"})
     monkeypatch.setattr("slicewright.doctor.preflight.registry.architectures", lambda _: everywhere)
+    monkeypatch.setattr("slicewright.doctor.preflight.registry.is_open", lambda _: True)
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +68,13 @@ def doctor(
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Doctor]:
     write_account(tmp_path, **PROMPT)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, module in plugins_and_commands.CREDENTIAL_PLUGINS.items():
+        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        (commands / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     plane = socket.create_server(("127.0.0.1", 0))
     planes = FakeControlPlanes(tmp_path, server=f"https://127.0.0.1:{plane.getsockname()[1]}")
     try:

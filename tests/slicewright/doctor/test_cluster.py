@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from slicewright.doctor.ask import cluster
+from slicewright.doctor.ask.gpu_owners import daemonsets, device_owners
 from slicewright.doctor.checks.cluster_requirements import wanted_definitions
+from slicewright.doctor.checks.gpu_owners import DeviceOwners
 from slicewright.kubeapi import Client
 from slicewright.rehearsal.cluster import control_plane
 from slicewright.rehearsal.host.toolchain import Toolchain
@@ -52,3 +54,68 @@ def test_who_serves_the_metrics_of_pods_is_read_and_what_is_not_there_is_left_ou
     client = Client.from_kubeconfig(kubeconfig)
     client.create(APIS, {"metadata": {"name": ADAPTERS}, "spec": served})
     assert cluster.ask(by_adapter).apis == {ADAPTERS: "monitoring"}
+
+
+def test_owners_of_gpus_are_read_by_their_effect(kubeconfig: Path) -> None:
+    client = Client.from_kubeconfig(kubeconfig)
+    assert device_owners(client) == DeviceOwners()
+    by_driver = {"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}
+    for name, selector in (
+        ("mine", by_driver),
+        ("net", {"cel": {"expression": "device.driver == 'net.x'"}}),
+    ):
+        client.create(
+            "/apis/resource.k8s.io/v1/deviceclasses",
+            {"metadata": {"name": name}, "spec": {"selectors": [selector]}},
+        )
+    device = {"name": "gpu-0"}
+    pool = {"name": "gpu-1", "generation": 1, "resourceSliceCount": 1}
+    client.create(
+        "/apis/resource.k8s.io/v1/resourceslices",
+        {
+            "metadata": {"name": "gpu-1"},
+            "spec": {
+                "driver": "gpu.nvidia.com",
+                "nodeName": "gpu-1",
+                "pool": pool,
+                "devices": [device],
+            },
+        },
+    )
+    client.create(
+        "/api/v1/nodes",
+        {"metadata": {"name": "gpu-1", "annotations": {"hami.io/node-nvidia-register": "x"}}},
+    )
+    labels = {"app": "plugin"}
+    container = {
+        "name": "c",
+        "image": "mirror.example/plugin:1",
+        "args": ["--feature-gates=DynamicMIG=true"],
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+    }
+    directory = {"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "containers": [container],
+            "volumes": [directory],
+            "nodeSelector": {"gpu": "on"},
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+    client.create(
+        "/apis/apps/v1/namespaces/default/daemonsets",
+        {
+            "metadata": {"name": "plugin"},
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
+        },
+    )
+    assert device_owners(client) == DeviceOwners(
+        device_classes=("mine",),
+        slice_nodes=("gpu-1",),
+        annotated_nodes={"hami.io/node-nvidia-register": ("gpu-1",)},
+    )
+    (plugin,) = daemonsets(client)
+    assert plugin.host_paths == ("/var/lib/kubelet/device-plugins",)
+    assert plugin.words == ("--feature-gates=DynamicMIG=true", "NVIDIA_VISIBLE_DEVICES=all")
+    assert (plugin.node_selector, plugin.tolerations) == ({"gpu": "on"}, ({"operator": "Exists"},))

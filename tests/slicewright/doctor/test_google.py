@@ -62,7 +62,8 @@ def test_without_service_usage_nothing_is_taken_for_passed(doctor: Doctor) -> No
     code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert "gcloud services enable serviceusage.googleapis.com --project acme" in said
-    assert " 1 ok" in said  # the image: registries are not a service of Google's
+    # The image, as registries are not a service of Google's, and the credentials.
+    assert " 2 ok" in said
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Iterator
@@ -10,8 +11,14 @@ from typing import Any
 
 import pytest
 
-from slicewright.doctor.ask.registry import architectures
-from slicewright.doctor.checks.images import WantedImage, image_findings, wanted_images
+from slicewright.doctor.ask.registry import architectures, is_open
+from slicewright.doctor.checks.images import (
+    WantedImage,
+    chart_registries,
+    image_findings,
+    registry_finding,
+    wanted_images,
+)
 from slicewright.doctor.findings import NotAnswered
 from slicewright.infra import plan, stack_file
 
@@ -153,3 +160,54 @@ def test_what_wants_a_login_is_not_seen_and_says_whose_it_is() -> None:
     (named,) = wanted(image="ghcr.io/team/python:1", image_pull_secrets=["mirror"])
     (found,) = image_findings(named, unseen)
     assert found.remedy == "nodes pull it with mirror; this check does not use those credentials"
+
+
+def test_registry_that_answers_is_told_from_one_that_requires_credentials(
+    served: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_open(served) is True, "it gives anonymous clients a token"
+    closed = {"www-authenticate": 'Basic realm="mirror"'}
+    monkeypatch.setattr(Registry, "do_GET", lambda self: self.answer(401, {}, **closed))
+    assert is_open(served) is False
+    monkeypatch.setattr(Registry, "do_GET", lambda self: self.answer(503, {}))
+    answer = is_open(served)
+    assert isinstance(answer, NotAnswered)
+    assert "HTTP 503" in answer.why
+    unreachable = is_open("127.0.0.1:1")
+    assert isinstance(unreachable, NotAnswered)
+    assert "cannot be reached from here" in unreachable.why
+
+
+def test_registries_of_charts_are_checked_once_each() -> None:
+    fleet = planned_eks()
+    charts = chart_registries(fleet)
+    assert [images.registry for images in charts] == ["nvcr.io", "registry.k8s.io"]
+    nvidia = charts[0]
+    assert registry_finding(nvidia, True).verdict == "ok"
+    closed = registry_finding(nvidia, False)
+    assert closed.verdict == "not seen"
+    assert "requires credentials" in closed.detail
+    assert "image_pull_secrets" in closed.remedy
+    with_secret = dataclasses.replace(nvidia, pull_secrets=("ngc",))
+    assert registry_finding(with_secret, False).verdict == "ok"
+    silent = registry_finding(nvidia, NotAnswered(why="not seen: it cannot be reached from here"))
+    assert (silent.verdict, silent.remedy) == (
+        "not seen",
+        "if the nodes cannot reach it either, name a mirror in gpu_operator.registry",
+    )
+
+
+def planned_eks() -> plan.FleetPlan:
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "us-west-2"},
+        "node_pools": [
+            {
+                "name": "a100",
+                "machine_type": "p4d.24xlarge",
+                "nodes": {"count": 1},
+                "partition": {"mode": "operator", "config": "all-1g.5gb"},
+            }
+        ],
+    }
+    return plan.read(json.dumps(raw), stack_file.Source("test", raw))

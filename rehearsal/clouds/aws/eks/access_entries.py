@@ -1,5 +1,4 @@
-"""EKS access entries: who may use a cluster's Kubernetes API. They are records only: the
-rehearsal's API server has users of its own.
+"""EKS access entries: who may use a cluster's Kubernetes API (`cluster_users`).
 
 Sources: EKS user guide, create access entries, and associate access policies; messages:
 terraform-aws-modules/terraform-aws-eks #2915 (groups), #3293 (a second entry),

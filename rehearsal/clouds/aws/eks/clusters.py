@@ -8,6 +8,7 @@ import secrets
 from typing import Any
 
 from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.aws.account import account_of
 from slicewright.rehearsal.clouds.aws.ec2.network_interfaces import add_security_group
 from slicewright.rehearsal.clouds.aws.eks.checks import VERSIONS, refused
 from slicewright.rehearsal.clouds.aws.eks.cluster_checks import (
@@ -37,6 +38,7 @@ from slicewright.rehearsal.clouds.aws.state import (
 )
 from slicewright.rehearsal.clouds.core import cluster_names
 from slicewright.rehearsal.clouds.core.context import Context, Methods, now_precisely
+from slicewright.rehearsal.clouds.core.control_planes import Address, Login
 from slicewright.rehearsal.clouds.core.locks import Locks
 from slicewright.rehearsal.clouds.core.tasks import Task
 
@@ -76,10 +78,17 @@ class Clusters:
         """For active clusters whose processes have ended, for example with the machine."""
         for key, item in self._store.items(CLUSTERS):
             if item["cluster"]["status"] in ("ACTIVE", "UPDATING"):
-                address = self._context.planes.start(item["cluster"]["name"])
+                address = self._start(key)
                 self._set(
                     key, endpoint=address.server, certificateAuthority={"data": address.ca_data}
                 )
+
+    def _start(self, key: str) -> Address:
+        region, _, name = key.partition("/")
+        options = ("--cluster-name", name, "--region", region, "--output", "json")
+        return self._context.planes.start(
+            name, login=Login(command="aws", arguments=("eks", "get-token", *options))
+        )
 
     def find(self, params: JsonObject, name: str) -> ClusterRecord:
         """Raises CloudError when the region has no such cluster."""
@@ -122,7 +131,9 @@ class Clusters:
             zones = zones_of(self._context, region, cluster["resourcesVpcConfig"]["subnetIds"])
             network = cluster["resourcesVpcConfig"]
             network["clusterSecurityGroupId"] = add_security_group(self._context, region, vpc, name)
-            self._store.put(CLUSTERS, key, ClusterRecord(cluster=cluster, zones=zones))
+            creator = account_of(self._context).caller.principal
+            record = ClusterRecord(cluster=cluster, zones=zones, creator=creator)
+            self._store.put(CLUSTERS, key, record)
             keep_logs(self._context, region, cluster)
             access = body.get("accessConfig") or {}
             if access.get("bootstrapClusterCreatorAdminPermissions") is not False:
@@ -151,7 +162,7 @@ class Clusters:
         if item is None or item["cluster"]["status"] != "CREATING":
             return
         try:
-            address = self._context.planes.start(name)
+            address = self._start(key)
         except Exception as e:
             # Whatever the reason is, the caller that waits for the cluster must see it.
             log.exception("cluster %s", name)

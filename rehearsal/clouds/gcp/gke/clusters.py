@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.clouds.core import cluster_names
 from slicewright.rehearsal.clouds.core.context import Context, Methods, now_precisely
-from slicewright.rehearsal.clouds.core.control_planes import Address
+from slicewright.rehearsal.clouds.core.control_planes import Address, Login
 from slicewright.rehearsal.clouds.core.errors import CloudError
 from slicewright.rehearsal.clouds.core.tasks import Task
 from slicewright.rehearsal.clouds.gcp.errors import google_error
@@ -48,6 +48,9 @@ from slicewright.rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
 from slicewright.rehearsal.clouds.gcp.gke.records import find_cluster, pools_of
 from slicewright.rehearsal.clouds.gcp.state import CLUSTERS, NODE_POOLS, ClusterRecord
 
+_LOGIN = Login(
+    command="gke-gcloud-auth-plugin", arguments=("--use_application_default_credentials",)
+)
 # Field of ClusterUpdate -> field of the cluster. The other desired* fields have no effect that a
 # rehearsal could show and are refused.
 _DESIRED = {
@@ -105,7 +108,7 @@ class Clusters:
                 self._set_running(key, self._start(item["cluster"]["name"]))
 
     def _start(self, name: str) -> Address:
-        return self._planes.start(name, critical_pods_need_quota=True)
+        return self._planes.start(name, login=_LOGIN, critical_pods_need_quota=True)
 
     def _describe(self, item: ClusterRecord) -> JsonObject:
         """The cluster as GetCluster answers: with its node pools."""

@@ -190,7 +190,10 @@ def _cluster_program(container: _Container) -> Program | None:
             return _sleeper(container.name, "it does nothing anywhere")
         case "cos-nvidia-installer" | "gke-nvidia-installer":
             shims = (container.shims,)
-            return Program(argv=(driver_requests.PROGRAM,), path=shims, host_paths=shims)
+            guarded = any("lsmod" in word for word in container.command)
+            options = (driver_requests.GUARDED,) if guarded else ()
+            argv = (driver_requests.PROGRAM, *options)
+            return Program(argv=argv, path=shims, host_paths=shims)
         case _:
             return None
 

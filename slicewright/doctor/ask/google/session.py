@@ -57,7 +57,7 @@ class GoogleSession:
 
     def __init__(self, project: str) -> None:
         self.project = project
-        self._token = _token()
+        self._token = access_token()
         self.apis: Answer[Mapping[str, bool]] = {}
 
     def get(
@@ -153,8 +153,11 @@ def _parsed(body: bytes, address: str) -> Any:
         ) from None
 
 
-def _token() -> str:
-    """Returns an access token, searched for like terraform-provider-google and gcloud do."""
+def access_token() -> str:
+    """Returns an access token, searched for like terraform-provider-google and gcloud do.
+
+    Raises CannotAsk.
+    """
     if token := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
         return token
     try:

@@ -136,9 +136,19 @@ def test_the_agent_comes_with_what_needs_it_and_is_pinned_where_the_file_says_so
 
 
 def test_repair_of_gpus_needs_the_node_monitoring_agent() -> None:
+    settings = "{dcgmAgent: {tolerations: [{operator: Exists}]}}"
     (note,) = notes("{}")
-    assert "write cluster.addons: {eks-node-monitoring-agent: {}}" in note
-    assert notes("{eks-node-monitoring-agent: {}}") == ()
+    advice = f"write cluster.addons: {{eks-node-monitoring-agent: {{settings: {settings}}}}}"
+    assert advice in note
+    assert notes(f"{{eks-node-monitoring-agent: {{settings: {settings}}}}}") == ()
+
+
+def test_monitoring_whose_dcgm_does_not_tolerate_the_pools_taints_is_noted() -> None:
+    """It would say that the GPUs are not ready, and EKS would replace the nodes for ever."""
+    for addon in ("{}", "{settings: {dcgmAgent: {tolerations: []}}}"):
+        (note,) = notes(f"{{eks-node-monitoring-agent: {addon}}}")
+        assert "must tolerate the pools' taints" in note
+        assert "dcgmAgent: {tolerations: [{operator: Exists}]}" in note
 
 
 def test_an_existing_cluster_keeps_its_addons(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -116,7 +117,31 @@ def test_gke_installs_no_driver_where_googles_installer_does(record: Record) -> 
     (terms,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
         "nodeSelectorTerms"
     ]
-    assert {"key": api.POOL_LABEL, "operator": "In", "values": ["cut"]} in terms["matchExpressions"]
+    keys = {term["key"]: term.get("values") for term in terms["matchExpressions"]}
+    assert keys[api.POOL_LABEL] is None
+    assert keys["gke-no-default-nvidia-gpu-device-plugin"] == ["true"], "native pools are left out"
+    assert keys["cloud.google.com/gke-os-distribution"] == ["cos"]
+
+
+def test_another_pool_does_not_start_the_installers_again(fleet: GkeFleetPlan) -> None:
+    """It would run under the GPU pods of every node."""
+    before = manifests.driver_installers(fleet)
+    fewer = dataclasses.replace(fleet, pools=fleet.pools[1:])
+    other_taints = dataclasses.replace(
+        fleet, pools=tuple(dataclasses.replace(p, taints=()) for p in fleet.pools)
+    )
+    assert manifests.driver_installers(other_taints) == before
+    names = {m["metadata"]["name"]: m for m in before}
+    for manifest in manifests.driver_installers(fewer):
+        assert manifest == names[manifest["metadata"]["name"]]
+
+
+def test_installer_leaves_a_loaded_driver_alone() -> None:
+    (installer,) = manifests.driver_installers(planned())
+    (container,) = installer["spec"]["template"]["spec"]["initContainers"]
+    shell, option, script = container["command"]
+    assert (shell, option) == ("bash", "-c")
+    assert script.index("lsmod") < script.index("/cos-gpu-installer install")
 
 
 def test_googles_installer_does_not_partition(fleet: GkeFleetPlan) -> None:

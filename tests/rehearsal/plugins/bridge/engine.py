@@ -52,7 +52,7 @@ def cloud_in(environment: Path) -> Iterator[Cloud]:
         target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
     ).start()
     endpoint = Endpoint(environment)
-    endpoint.protocols = protocols(cloud.call, endpoint.credentials)
+    endpoint.protocols = protocols(cloud, endpoint.credentials)
     threading.Thread(
         target=endpoint.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
     ).start()

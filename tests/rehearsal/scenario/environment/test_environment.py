@@ -258,10 +258,10 @@ def test_users_context_precedes_the_simulated_clouds_in_a_shell(
     tmp_path: Path, tools: Toolchain
 ) -> None:
     environment = environments.create(tmp_path / "existing-a100-t4", tools)
-    admin = environment.root / "clusters" / "ours" / "kubeconfig.json"
-    admin.parent.mkdir()
-    admin.touch()
-    assert f"export KUBECONFIG={admin}" in environment.exports().splitlines()
+    person = environment.root / "clusters" / "ours" / "kubeconfig-user.json"
+    person.parent.mkdir()
+    person.touch()
+    assert f"export KUBECONFIG={person}" in environment.exports().splitlines()
     environment.user_kubeconfig.touch()
     assert f"export KUBECONFIG={environment.user_kubeconfig}" in environment.exports().splitlines()
 
@@ -311,9 +311,13 @@ def test_clients_of_real_clouds_find_the_simulated_ones_and_no_account_of_the_us
     assert google.pop("GOOGLE_OAUTH_ACCESS_TOKEN") == token.read_text()
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     assert google.pop("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE") == str(token)
+    credential_file = environment.root / "google-credentials.json"
+    assert google.pop("GOOGLE_APPLICATION_CREDENTIALS") == str(credential_file)
+    assert stat.S_IMODE(credential_file.stat().st_mode) == 0o600
     assert {
         name: value.removeprefix("http://127.0.0.1:20001") for name, value in google.items()
     } == {
+        "GOOGLE_OAUTH2_CUSTOM_ENDPOINT": "/oauth2.googleapis.com/",
         "GOOGLE_COMPUTE_CUSTOM_ENDPOINT": "/compute.googleapis.com/compute/v1/",
         "GOOGLE_CONTAINER_CUSTOM_ENDPOINT": "/container.googleapis.com/v1/",
         "GOOGLE_IAM_CUSTOM_ENDPOINT": "/iam.googleapis.com/v1/",

@@ -10,12 +10,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from slicewright.rehearsal.host import processes
 from slicewright.rehearsal.scenario import cloud_variables
 from slicewright.rehearsal.scenario.engine_runs import Outcome
 from slicewright.rehearsal.scenario.environment import Environment
-from tests.gitops.pipelines import ROOT, github, known
+from tests.gitops.pipelines import ROOT, github, gitlab, known, runner_variables
 
 _LINKS = ("gitops", "policy")
 """Beside what an environment's project has already."""
@@ -42,11 +43,14 @@ class Repository:
 
     environment: Environment
     stack: str
+    platform: Literal["github", "gitlab"] = "github"
 
     @classmethod
-    def of(cls, environment: Environment, stack: str) -> Repository:
+    def of(
+        cls, environment: Environment, stack: str, platform: Literal["github", "gitlab"] = "github"
+    ) -> Repository:
         """Its main branch has the project, and not yet the stack's file."""
-        made = cls(environment, stack)
+        made = cls(environment, stack, platform)
         bare = environment.root / "repository.git"
         made._git("init", "--quiet", "--bare", "--initial-branch=main", str(bare))
         made._git("init", "--quiet", "--initial-branch=main")
@@ -83,9 +87,14 @@ class Repository:
 
     def run(self, name: str) -> list[Outcome]:
         """The commands of a job, each whether or not the one before it failed."""
-        job = github(name, self.stack)
-        expressions = known("github", stack=self.stack, main="main")
+        on_gitlab = self.platform == "gitlab"
+        job = gitlab(name, "production") if on_gitlab else github(name, self.stack)
+        expressions = known(self.platform, stack=self.stack, main="main")
         given = {k: v for k, v in job.expanded(expressions).items() if v}
+        if on_gitlab:
+            directory = self.environment.root / "runner"
+            runner = runner_variables(f"{name}-production", "production", directory)
+            given |= {k: v for k, v in runner.items() if k.endswith(("_CREDENTIALS", "_FILE"))}
         # The published stacks' control planes are open to all, which production refuses.
         given |= {"STACK": self.stack, "POLICY": "development"}
         return [self._run(command, given) for command in job.commands]
