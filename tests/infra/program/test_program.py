@@ -254,6 +254,28 @@ def test_kubeconfig_of_gke_takes_the_credentials_that_pulumis_provider_takes(
     assert user["user"]["exec"]["args"] == ["--use_application_default_credentials"]
 
 
+def test_profile_of_the_stack_reaches_provider_and_kubeconfig(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider of the program's own takes nothing from the stack's configuration by itself."""
+    plain = one(record("eks-a100"), "providers:aws")
+    assert "profile" not in plain
+    config = pulumi.Config
+    profile = {"profile": "prod"}
+
+    class Configured(config):
+        def get(self, key: str, default: str | None = None) -> str | None:
+            return profile.get(key) if self.name == "aws" else super().get(key, default)
+
+    monkeypatch.setattr(pulumi, "Config", Configured)
+    text = (ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text()
+    fleet = yaml.safe_dump(yaml.safe_load(text)["config"]["slicewright:fleet"])
+    made = record("profile", fleet=fleet)
+    assert one(made, "providers:aws")["profile"] == "prod"
+    (user,) = json.loads(one(made, "providers:kubernetes")["kubeconfig"])["users"]
+    assert user["user"]["exec"]["args"][-2:] == ["--profile", "prod"]
+
+
 @pytest.mark.parametrize("stack", BUILT)
 def test_no_resource_holds_a_secret(
     record: Record, as_json: Callable[[Any], str], stack: str
