@@ -16,6 +16,7 @@ import pytest
 from slicewright.kubeapi import ApiError, Client
 from slicewright.kubeapi.exec_credentials import CredentialSource, NoCredentials
 from slicewright.kubeapi.kubeconfig import context_of
+from slicewright.processes.credential_plugins import run_plugin
 from slicewright.rehearsal.clouds.__main__ import protocols
 from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
 from slicewright.rehearsal.clouds.core import access
@@ -71,7 +72,7 @@ def person(environment: Path, cluster: str) -> Client:
     directory = environment / "clusters" / cluster
     config = json.loads((directory / "kubeconfig-user.json").read_text())
     context = context_of(config, directory, context=None)
-    return Client(CredentialSource(context).current())
+    return Client(CredentialSource(context, run_plugin).current())
 
 
 def who(client: Client) -> tuple[str, set[str]]:

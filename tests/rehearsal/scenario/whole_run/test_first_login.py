@@ -17,6 +17,7 @@ from slicewright.apis.names import MIG_CONFIG_LABEL, POOL_LABEL
 from slicewright.kubeapi import ApiError, Client
 from slicewright.kubeapi.exec_credentials import CredentialSource
 from slicewright.kubeapi.kubeconfig import context_of
+from slicewright.processes.credential_plugins import run_plugin
 from slicewright.rehearsal.clouds.aws.account import write_account as write_aws
 from slicewright.rehearsal.clouds.core.control_planes import USER_KUBECONFIG
 from slicewright.rehearsal.clouds.gcp.account import write_account as write_google
@@ -51,7 +52,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[Environment], Client]:
             monkeypatch.setenv(name, value)
         (path,) = environment.root.glob(f"clusters/*/{USER_KUBECONFIG}")
         context = context_of(json.loads(path.read_text()), path.parent, context=None)
-        return Client(CredentialSource(context).current())
+        return Client(CredentialSource(context, run_plugin).current())
 
     return client
 
