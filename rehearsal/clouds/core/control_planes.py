@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.clouds.core import access, tokens
 from slicewright.rehearsal.clouds.core.exec_credential import VARIABLE
 from slicewright.rehearsal.clouds.core.node_api import ApiServerNodes, NodeApi
 
@@ -105,8 +105,8 @@ class LocalControlPlanes:
         found = access.load(self.environment)
         if found is None:
             return None
-        url = f"{found.url}{ACCESS_PATH}{cluster}/"
-        return AccessWebhooks(url=url, token=found.credentials.google_access_token)
+        key = tokens.webhook_key(cluster, secret=found.credentials.google_access_token)
+        return AccessWebhooks(url=f"{found.url}{ACCESS_PATH}{key}/{cluster}/")
 
     def _write_user_kubeconfig(self, cluster: str, login: Login) -> None:
         from slicewright.rehearsal.cluster.control_plane import files
