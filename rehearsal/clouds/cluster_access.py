@@ -20,7 +20,9 @@ from slicewright.rehearsal.clouds.core.control_planes import ACCESS_PATH
 from slicewright.rehearsal.clouds.core.http_messages import Request, Response
 from slicewright.rehearsal.clouds.core.tokens import BadToken
 
-_PATH = re.compile(re.escape(ACCESS_PATH) + r"(?P<cluster>[^/]+)/(?P<question>users|rights)")
+_PATH = re.compile(
+    re.escape(ACCESS_PATH) + r"(?P<key>[^/]+)/(?P<cluster>[^/]+)/(?P<question>users|rights)/?"
+)
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,10 @@ class ClusterAccess:
 
     def answer(self, request: Request) -> Response:
         match = _PATH.fullmatch(request.path)
-        sent = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if match is None or not hmac.compare_digest(sent.encode(), self.secret.encode()):
+        if match is None:
+            return Response(status=403)
+        key = tokens.webhook_key(match["cluster"], secret=self.secret)
+        if not hmac.compare_digest(match["key"].encode(), key.encode()):
             return Response(status=403)
         review = json.loads(request.body)
         cluster, spec = match["cluster"], review["spec"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from slicewright.rehearsal.clouds.core import access
+from slicewright.rehearsal.clouds.core import access, tokens
 from slicewright.rehearsal.clouds.core.exec_credential import VARIABLE
 from slicewright.rehearsal.clouds.core.node_api import ApiServerNodes, NodeApi
 
@@ -105,8 +105,8 @@ class LocalControlPlanes:
         served = access.load(self.environment)
         if served is None:
             return None
-        url = f"{served.url}{ACCESS_PATH}{cluster}/"
-        return AccessWebhooks(url=url, token=served.credentials.google_access_token)
+        key = tokens.webhook_key(cluster, secret=served.credentials.google_access_token)
+        return AccessWebhooks(url=f"{served.url}{ACCESS_PATH}{key}/{cluster}/")
 
     def _write_user_kubeconfig(self, cluster: str, login: Login) -> None:
         from slicewright.rehearsal.cluster.control_plane import files

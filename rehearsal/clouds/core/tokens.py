@@ -37,5 +37,10 @@ def read(token: str, *, secret: str) -> dict:  # type: ignore[type-arg]
     return claims
 
 
+def webhook_key(cluster: str, *, secret: str) -> str:
+    """The part of a webhook's URL that only the API server of the cluster knows."""
+    return _signature(f"webhooks of {cluster}", secret)
+
+
 def _signature(body: str, secret: str) -> str:
     return hmac.new(secret.encode(), body.encode(), hashlib.sha256).hexdigest()

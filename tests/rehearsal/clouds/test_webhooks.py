@@ -30,10 +30,10 @@ def access(cloud: Cloud) -> ClusterAccess:
 
 def ask(access: ClusterAccess, path: str, spec: dict[str, Any], secret: str = SECRET) -> Any:
     review = {"apiVersion": "v1", "kind": "Review", "spec": spec}
+    key = tokens.webhook_key(path.partition("/")[0], secret=secret)
     request = Request(
         method="POST",
-        path=f"/cluster-access/{path}",
-        headers={"authorization": f"Bearer {secret}"},
+        path=f"/cluster-access/{key}/{path}",
         body=json.dumps(review).encode(),
     )
     assert access.accepts(request)
