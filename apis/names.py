@@ -82,6 +82,10 @@ REPORTS_AFTER_ANNOTATION: Final = "slicewright.io/reports-after"
 only later reports count. The value is that report's time, so it comes from the node's own clock.
 The annotation is removed when the node is verified.
 """
+SCHEDULER_START_ANNOTATION: Final = "slicewright.io/scheduler-start"
+"""Set on a node whose GPUs an engine shares. Volcano's scheduler knows no card of a node when it
+starts, until the node changes: so the controller writes the time of each start here.
+"""
 CHANGE_ANNOTATION: Final = "slicewright.io/layout-change"
 """Set on a node whose layout is being changed
 (`slicewright.fleet_controller.objects.layout_change.Change`).

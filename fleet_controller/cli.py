@@ -147,6 +147,7 @@ class _Replica:
             time.time(),
             leads=self._election.leads(),
             unreadable={kind: len(names) for kind, names in cluster.unreadable().items()},
+            pods_on=cluster.bound.on,
         )
 
 

@@ -15,6 +15,7 @@ from slicewright.infra.components import pods
 from slicewright.infra.components.fleet.admission import NodeGuard, PodGuard
 from slicewright.infra.components.fleet.adopted_operator import AdoptedOperator
 from slicewright.infra.components.fleet.controller import FleetController
+from slicewright.infra.components.fleet.fractional_engine import FractionalEngine
 from slicewright.infra.components.fleet.gpu_operator import GpuOperator
 from slicewright.infra.components.fleet.gpu_pool import GpuPools
 from slicewright.infra.components.fleet.node_agent import NodeAgents
@@ -58,6 +59,8 @@ class _Foundation:
     agents: NodeAgents
     partitioners: Sequence[pulumi.Input[pulumi.Resource]]
     """The programs in the cluster that partition GPUs. Empty if GKE or the node's image does it."""
+    engine: Sequence[pulumi.Resource]
+    """The programs that share GPUs by fractions. Empty without an engine."""
 
 
 def deploy_in_cluster(fleet: FleetPlan, site: Site) -> FleetController:
@@ -119,7 +122,28 @@ def _deploy_foundation(fleet: FleetPlan, site: Site) -> _Foundation:
         depends_on=[*controller.kinds, *controller.ready_for_pods, *guard.guards, *partitioners],
         opts=site.opts,
     )
-    return _Foundation(controller=controller, agents=agents, partitioners=partitioners)
+    return _Foundation(
+        controller=controller,
+        agents=agents,
+        partitioners=partitioners,
+        engine=_deploy_engine(fleet, site, [*guard.guards, *partitioners]),
+    )
+
+
+def _deploy_engine(
+    fleet: FleetPlan, site: Site, depends_on: Sequence[pulumi.Input[pulumi.Resource]]
+) -> Sequence[pulumi.Resource]:
+    """Declares the engine for fractions. Returns its charts' releases, or nothing without one."""
+    if fleet.engine is None:
+        return []
+    engine = FractionalEngine(
+        "fractional-engine",
+        fleet,
+        cluster=site.cluster,
+        depends_on=[*site.system, *depends_on],
+        opts=site.opts,
+    )
+    return engine.releases
 
 
 def _guard_nodes(fleet: FleetPlan, site: Site) -> NodeGuard:
@@ -176,6 +200,7 @@ def _deploy_pools(fleet: FleetPlan, site: Site, foundation: _Foundation) -> GpuP
                 agents.daemon_sets[pool.name],
                 *([site.pools[pool.name]] if pool.name in site.pools else []),
                 *foundation.partitioners,
+                *foundation.engine,
             ]
             for pool in fleet.pools
         },
@@ -185,6 +210,7 @@ def _deploy_pools(fleet: FleetPlan, site: Site, foundation: _Foundation) -> GpuP
             # Karpenter drains the nodes of a NodePool that is deleted.
             if pool.name in site.pools and getattr(pool, "karpenter", None) is None
         },
+        engine_namespace=manifests.engine_namespace(fleet),
         opts=site.opts,
     )
 

@@ -67,6 +67,8 @@ class Recorder(pulumi.runtime.Mocks):
     """`spec` of the ClusterPolicy of an operator that exists."""
     node_groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Those that EKS has in the cluster `c`, with their live scalingConfig."""
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """NAMESPACE/NAME -> data, of those in the cluster."""
     made: list[Made] = field(default_factory=list)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
@@ -111,6 +113,7 @@ class Recorder(pulumi.runtime.Mocks):
             # In a preview the id is unknown, and so is what would be read.
             known = {f"{m.name}-id": m.inputs for m in self.made}
             outputs |= known.get(args.resource_id, {})
+            outputs |= {"data": self.config_maps.get(args.resource_id, outputs.get("data"))}
         if args.typ == "aws:ec2/placementGroup:PlacementGroup":
             outputs |= {"name": args.name}
         if args.typ.endswith(":ClusterPolicy"):
@@ -151,6 +154,7 @@ def recorded(
     status: Mapping[str, Any] | None = VERIFIED,
     cluster_policy: Mapping[str, Any] | None = None,
     node_groups: Mapping[str, Mapping[str, int]] | None = None,
+    config_maps: Mapping[str, Mapping[str, str]] | None = None,
     deploy: Callable[[plan.FleetPlan], None] = program.deploy,
 ) -> list[Made]:
     """Deploys a fleet to a recorder and gives what was asked for, in any order."""
@@ -159,6 +163,7 @@ def recorded(
         preview=preview,
         cluster_policy=cluster_policy,
         node_groups=node_groups or {},
+        config_maps=config_maps or {},
     )
     record(recorder, lambda: deploy(fleet), stack=stack, preview=preview)
     assert len({(m.type, m.name) for m in recorder.made}) == len(recorder.made), (

@@ -98,7 +98,7 @@ def _variables() -> list[Manifest]:
 
 _REQUESTS: Final = (
     "c.?resources.?limits.orValue({}).exists(resource, "
-    "(resource in ['nvidia.com/gpu', 'nvidia.com/gpu.shared'] || "
+    "(resource in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'volcano.sh/vgpu-number'] || "
     "resource.startsWith('nvidia.com/mig-')) && "
     "quantity(c.resources.limits[resource]).isGreaterThan(quantity('0')))"
 )

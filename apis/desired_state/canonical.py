@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from typing import Any
@@ -62,4 +63,6 @@ def _raw(desired: Desired) -> dict[str, Any]:
         ]
     if desired.labels:
         raw["labels"] = {name: sorted(accepted) for name, accepted in desired.labels.items()}
+    if desired.shares is not None:
+        raw["shares"] = dataclasses.asdict(desired.shares)
     return raw

@@ -34,6 +34,7 @@ def check(desired: Desired) -> tuple[str, ...]:
         *_check_resources(desired),
         *_check_sharing(desired),
         *_check_labels(desired),
+        *_check_shares(desired),
     )
 
 
@@ -112,6 +113,23 @@ def _check_labels(desired: Desired) -> Iterator[str]:
     for name, accepted in desired.labels.items():
         if not accepted:
             yield f"labels.{name}: has no value; list at least one"
+
+
+def _check_shares(desired: Desired) -> Iterator[str]:
+    shares = desired.shares
+    if shares is None:
+        return
+    if desired.sharing or any(entry.mig for entry in desired.gpus):
+        yield "shares: an engine for fractions shares whole GPUs; leave out MIG and sharing"
+    numbers = {
+        "slots": (shares.slots, 1),
+        "memory_percent": (shares.memory_percent, 100),
+        "compute_percent": (shares.compute_percent, 100),
+        "memory_unit_mib": (shares.memory_unit_mib, 1),
+    }
+    for name, (number, least) in numbers.items():
+        if number < least:
+            yield f"shares.{name}: {number}; must be at least {least}"
 
 
 # The pools of a fleet have few names between them.

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from slicewright.apis.shares.engines import EngineName
+
 VERSION = "v1"
 
 
@@ -51,6 +53,20 @@ class DesiredSharing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DesiredShares:
+    """The engine that shares the node's whole GPUs by fractions, and its settings."""
+
+    engine: EngineName
+    slots: int
+    """Most containers on a card."""
+    memory_percent: int = 100
+    """Part of a card's memory that may be promised: above 100, more than it has."""
+    compute_percent: int = 100
+    memory_unit_mib: int = 1
+    """MiB in one unit of requested memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Desired:
     """The desired state of every node of a pool. `check`, `dump` and `parse` validate it."""
 
@@ -74,6 +90,8 @@ class Desired:
     sharing: tuple[DesiredSharing, ...] = ()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Label of the Node -> its possible values, as GPU feature discovery writes them."""
+    shares: DesiredShares | None = None
+    """None if no engine shares the GPUs by fractions."""
 
     def gpu(self, index: int) -> DesiredGpu:
         """Returns the desired state of the GPU with this NVML index.

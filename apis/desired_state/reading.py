@@ -15,11 +15,13 @@ from slicewright.apis.desired_state.model import (
     Desired,
     DesiredError,
     DesiredGpu,
+    DesiredShares,
     DesiredSharing,
     Partitioner,
     SharingStrategy,
 )
 from slicewright.apis.desired_state.problems import abbreviate, describe_problems
+from slicewright.apis.shares.engines import EngineName
 
 _DEEPEST: Final = 8
 
@@ -27,7 +29,7 @@ _DEEPEST: Final = 8
 _REQUIRED = ("version", "pool", "partitioner", "gpu_count", "gpu_models", "gpus", "resources")
 
 
-_OPTIONAL = ("gpu_memory_mib", "minimum_driver", "sharing", "labels")
+_OPTIONAL = ("gpu_memory_mib", "minimum_driver", "sharing", "labels", "shares")
 
 
 def parse(text: str, *, source: str = "desired state") -> Desired:
@@ -107,6 +109,7 @@ def _read(reader: Reader, raw: Any) -> Desired | None:
         gpu_memory_mib=None if memory is None else reader.integer(memory, "gpu_memory_mib"),
         minimum_driver=None if driver is None else reader.text(driver, "minimum_driver"),
         labels=reader.texts(top.get("labels", {}), "labels"),
+        shares=_read_shares(reader, top["shares"]) if "shares" in top else None,
     )
 
 
@@ -117,6 +120,17 @@ def _read_gpu(reader: Reader, raw: Any, path: str) -> DesiredGpu:
         index="all" if index == "all" else reader.integer(index, f"{path}.index"),
         mig=reader.truth(entry.get("mig", False), f"{path}.mig"),
         instances=reader.counts(entry.get("instances", {}), f"{path}.instances"),
+    )
+
+
+def _read_shares(reader: Reader, raw: Any) -> DesiredShares | None:
+    numbers = ("slots", "memory_percent", "compute_percent", "memory_unit_mib")
+    entry = reader.mapping(raw, "shares", required=("engine", *numbers))
+    if reader.problems:
+        return None
+    return DesiredShares(
+        engine=reader.choice(entry["engine"], "shares.engine", get_args(EngineName)),
+        **{number: reader.integer(entry[number], f"shares.{number}") for number in numbers},
     )
 
 

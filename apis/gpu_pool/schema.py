@@ -12,6 +12,7 @@ from slicewright.apis.names import (
     Manifest,
 )
 from slicewright.apis.openapi import CAMEL_CASE, count, generation, object_of, text
+from slicewright.apis.shares.engines import ENGINES
 
 _CONDITION_TYPES = (
     "Verified: the nodes match the layout that the spec declares, except for those that "
@@ -99,6 +100,19 @@ SCHEMA: Manifest = object_of(
                         ),
                     },
                     required=("labels",),
+                ),
+                "shares": object_of(
+                    "The engine that shares the GPUs of the nodes by fractions. Absent if none "
+                    "does.",
+                    {
+                        "engine": text("HAMi or Volcano.", enum=list(ENGINES)),
+                        "namespace": text("Namespace of the engine's scheduler.", maxLength=63),
+                        "memoryUnitMiB": {
+                            **count("MiB in one unit of requested memory."),
+                            "minimum": 1,
+                        },
+                    },
+                    required=("engine", "namespace", "memoryUnitMiB"),
                 ),
                 "rolloutPolicy": rollout_policy.SCHEMA,
             },

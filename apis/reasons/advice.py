@@ -20,6 +20,10 @@ RESTART_HOST_PLUGIN: Final = (
     "restart the node's own device plugin in its admin container: `sheltie systemctl restart "
     "nvidia-k8s-device-plugin`"
 )
+SHARES_LOG: Final = (
+    "read the log of the engine's device plugin pod on the node (hami-device-plugin in "
+    "hami-system, or volcano-device-plugin in kube-system)"
+)
 PLUGIN_LOG: Final = "read the log of the node's device plugin pod"
 REPLACE: Final = "delete the node's instance in the cloud; its node pool creates a new one"
 KERNEL_LOG: Final = "read the host's kernel log for NVRM and Xid lines (`dmesg`)"

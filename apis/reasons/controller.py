@@ -162,6 +162,33 @@ OF_A_DEPARTING_NODE: Final = (
     ),
 )
 
+OF_SHARES: Final = (
+    Reason(
+        code="PodWithoutShare",
+        status="",
+        meaning="a pod that requests shares of a GPU is bound to the node, and the engine's "
+        "scheduler has allocated none. Volcano's does that after its start, until each node "
+        "changes; the controller changes the nodes ten seconds after each start",
+        remedy="none if the pod was evicted: it is placed again. Otherwise the message says why "
+        "it stays: delete it yourself, or change the pool's `drain`",
+    ),
+    Reason(
+        code="CardOvercommitted",
+        status="",
+        meaning="the shares of the pods on a card add up to more memory or compute than the "
+        "engine has registered, or are of a card that the node does not have",
+        remedy="delete one of the card's pods; with Volcano look for pods that are older than the "
+        "admission policy `slicewright-shares` and share in several containers",
+    ),
+    Reason(
+        code="NodeLockStuck",
+        status="",
+        meaning="HAMi's device plugin has not released the node's lock for a minute, so no other "
+        "pod gets a card there until the lock is five minutes old",
+        remedy="read the log of the node's hami-device-plugin pod",
+    ),
+)
+
 OF_A_POOL: Final = (
     Reason(
         code="AllNodesProven",

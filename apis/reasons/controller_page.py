@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from slicewright.apis.reasons.controller import OF_A_DEPARTING_NODE, OF_A_NODE, OF_A_POOL, Reason
+from slicewright.apis.reasons.controller import (
+    OF_A_DEPARTING_NODE,
+    OF_A_NODE,
+    OF_A_POOL,
+    OF_SHARES,
+    Reason,
+)
 from slicewright.apis.reasons.troubles import MOST_TRIES, PAUSES_S, TROUBLES
 
 _INTRODUCTION = """\
@@ -19,6 +25,11 @@ Reasons of the agent are in [reasons.md](reasons.md), reasons of a layout change
 """
 _DEPARTING_HEAD = """
 ## Warning Events about a node that leaves its pool
+"""
+_SHARES_HEAD = """
+## Warning Events about shares of GPUs
+
+On nodes whose GPUs HAMi or Volcano shares by fractions.
 """
 _POOL_HEAD = """
 ## Conditions of a GPUPool
@@ -59,6 +70,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield from (_INTRODUCTION, *_table(OF_A_NODE))
     yield from (_DEPARTING_HEAD, *_table(OF_A_DEPARTING_NODE))
+    yield from (_SHARES_HEAD, *_table(OF_SHARES))
     yield from (_POOL_HEAD, *_table(OF_A_POOL))
     yield _STUCK_HEAD
     for name, trouble in TROUBLES.items():

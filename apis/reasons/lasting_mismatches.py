@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slicewright.apis.reasons.advice import FABRIC_MANAGER, REPLACE, RESET
+from slicewright.apis.reasons.advice import FABRIC_MANAGER, REPLACE, RESET, SHARES_LOG
 from slicewright.apis.reasons.agent_reason import Reason
 
 LASTING_MISMATCHES: Final = (
@@ -154,5 +154,13 @@ LASTING_MISMATCHES: Final = (
         cause="a hardware error, or a part of the driver's setup that NVML does not show",
         advice="look up the CUDA error in docs/reference/reasons.md; if it is the hardware, drain "
         f"the node and reset the GPU, or {REPLACE}",
+    ),
+    Reason(
+        code="CardUnhealthy",
+        verdict="Mismatch",
+        meaning="the engine for fractions has registered a card as unhealthy; Volcano goes on "
+        "allocating shares of it",
+        cause="the engine's device plugin has seen a critical Xid of the card",
+        advice=f"{SHARES_LOG} for Xid errors, drain the node, and reset the GPU or reboot the node",
     ),
 )

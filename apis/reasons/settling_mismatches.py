@@ -13,6 +13,7 @@ from slicewright.apis.reasons.advice import (
     PLUGIN_LOG,
     RESET,
     RESTART_HOST_PLUGIN,
+    SHARES_LOG,
 )
 from slicewright.apis.reasons.agent_reason import Reason
 
@@ -82,6 +83,36 @@ SETTLING_MISMATCHES: Final = (
             "mig-manager": OPERATOR_LOG,
             "none": "apply the layout again",
         },
+    ),
+    Reason(
+        code="CardsNotRegistered",
+        verdict="Mismatch",
+        settles=True,
+        meaning="the engine for fractions has not registered a card of the node, so its scheduler "
+        "cannot allocate shares of it",
+        cause="the engine's device plugin has not started on the node yet, or it hides the card",
+        advice=SHARES_LOG,
+    ),
+    Reason(
+        code="CardsRegisteredWrong",
+        verdict="Mismatch",
+        settles=True,
+        meaning="the cards that the engine for fractions has registered differ from those that "
+        "NVML shows, or from the stack file: UUIDs, memory, compute, containers per card, mode",
+        cause="the engine's device plugin has not registered the cards again since they or its "
+        "settings were changed, or its settings were changed by hand",
+        advice=f"restart the engine's device plugin pod on the node; if that does not help, "
+        f"{SHARES_LOG}",
+    ),
+    Reason(
+        code="AnotherDevicePlugin",
+        verdict="Mismatch",
+        settles=True,
+        meaning="besides the engine for fractions another device plugin advertises GPUs of the "
+        "node, so two pods could get the same card",
+        cause="NVIDIA's device plugin or another engine's runs on the node",
+        advice="take the other plugin off the node: `kubectl get pods --all-namespaces "
+        "--field-selector spec.nodeName=NODE` shows it",
     ),
     Reason(
         code="ResourcesNotAdvertised",

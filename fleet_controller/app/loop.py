@@ -26,11 +26,13 @@ from slicewright.fleet_controller.decision.actions import (
     SetNodeCondition,
 )
 from slicewright.fleet_controller.decision.decide import Decision, decide
+from slicewright.fleet_controller.decision.facts import ShareFacts
 from slicewright.fleet_controller.decision.inspection import (
     silent_agents,
     to_inspect,
     unverified_nodes,
 )
+from slicewright.fleet_controller.decision.shares import sharing_nodes, starts_by_namespace
 from slicewright.fleet_controller.membership.membership import memberships, pool_names
 from slicewright.fleet_controller.objects.action import NodeAction
 from slicewright.fleet_controller.objects.node import Node
@@ -265,10 +267,12 @@ class Loop:
         now = self._clock()
         present = memberships(pools, nodes)
         inspected = to_inspect(pools, nodes, now, present=present)
-        cluster.bound.ask_about(inspected)
+        shares = self._share_facts(sharing_nodes(present))
+        cluster.bound.ask_about((*inspected, *shares.pods))
         self._nodes = {node.name: node for node in nodes}
         pods = {name: cluster.pods(self._nodes[name]) for name in inspected}
-        self._refusals.keep(pod.uid for node_pods in pods.values() for pod in node_pods)
+        candidates = (*pods.values(), *shares.pods.values())
+        self._refusals.keep(pod.uid for node_pods in candidates for pod in node_pods)
         reports = cluster.reports.all()
         return decide(
             pools,
@@ -285,6 +289,15 @@ class Loop:
                 unverified_nodes(pools, nodes, present=present)
             ),
             present=present,
+            shares=shares,
+        )
+
+    def _share_facts(self, nodes: Sequence[str]) -> ShareFacts:
+        """nodes: those of pools whose GPUs an engine shares."""
+        bound = self._cluster.bound
+        return ShareFacts(
+            pods={name: bound.on(name) for name in nodes},
+            schedulers=starts_by_namespace(bound.schedulers()),
         )
 
     def _known_pools(self, nodes: Sequence[Node]) -> dict[str, Pool]:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from slicewright.fleet_controller.app.progress import Progress
+from slicewright.fleet_controller.app.share_metrics import PodsOn, share_families
 from slicewright.fleet_controller.cluster.durations import Durations
 from slicewright.fleet_controller.membership.membership import memberships
 from slicewright.fleet_controller.objects.layout_change import change_of
@@ -27,6 +28,7 @@ def text(
     *,
     leads: bool,
     unreadable: Mapping[str, int] = MappingProxyType({}),
+    pods_on: PodsOn = lambda node: (),
 ) -> str:
     """Returns the page of this process.
 
@@ -34,6 +36,7 @@ def text(
     all processes counts each node once.
     now: seconds since the epoch.
     unreadable: kind -> number of its objects that cannot be read.
+    pods_on: the pods of a node, for shares of its GPUs.
     """
     families = (
         Family(
@@ -48,6 +51,7 @@ def text(
         _unreadable(unreadable),
         _faults(progress),
         *(_ages(pools, nodes, now) if leads else ()),
+        *(share_families(pools, nodes, pods_on) if leads else ()),
     )
     return "".join(f"{line}\n" for family in families for line in lines(family))
 

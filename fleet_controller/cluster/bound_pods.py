@@ -37,31 +37,47 @@ class BoundPods(Collection[NodePod]):
         )
         self._on: dict[str, dict[str, NodePod]] = {}
         self._asked: frozenset[str] = frozenset()
+        self._schedulers: dict[str, NodePod] = {}
+        """The schedulers of engines for fractions."""
 
     def on(self, node: str) -> tuple[NodePod, ...]:
         with self._lock:
             return tuple(self._on.get(node, {}).values())
+
+    def schedulers(self) -> tuple[NodePod, ...]:
+        """The running schedulers of engines that share GPUs by fractions."""
+        with self._lock:
+            return tuple(self._schedulers.values())
 
     def ask_about(self, nodes: Iterable[str]) -> None:
         """Limits news to these nodes: from now on, only changes on them wake the controller."""
         self._asked = frozenset(nodes)
 
     def _is_news(self, old: NodePod | None, new: NodePod | None) -> bool:
-        return old != new and any(pod is not None and pod.node in self._asked for pod in (old, new))
+        return old != new and any(
+            pod is not None and (pod.node in self._asked or pod.scheduler_started)
+            for pod in (old, new)
+        )
 
     def _stored(self, old: NodePod | None, new: NodePod | None) -> None:
         if old is not None:
             pods = self._on[old.node]
             del pods[old.path]
+            self._schedulers.pop(old.path, None)
             if not pods:
                 del self._on[old.node]
         if new is not None:
             self._on.setdefault(new.node, {})[new.path] = new
+            if new.scheduler_started:
+                self._schedulers[new.path] = new
 
     def _replaced(self) -> None:
         self._on = {}
         for _, pod in self._items.values():
             self._on.setdefault(pod.node, {})[pod.path] = pod
+        self._schedulers = {
+            pod.path: pod for _, pod in self._items.values() if pod.scheduler_started
+        }
 
 
 class Nodes(Collection[Node]):

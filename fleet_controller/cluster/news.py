@@ -18,10 +18,13 @@ RENEWAL_S: Final = 420.0
 
 
 def of_node(old: Node | None, new: Node | None) -> bool:
-    """True if more than its version has changed: nothing else is kept of a heartbeat."""
+    """True if more than its version has changed: nothing else is kept of a heartbeat.
+
+    HAMi's lock comes and goes with each of its pods.
+    """
     if old is None or new is None:
         return old is not new
-    return replace(old, version=new.version) != new
+    return replace(old, version=new.version, share_lock=new.share_lock) != new
 
 
 def of_report(old: Report | None, new: Report | None) -> bool:

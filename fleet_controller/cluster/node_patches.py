@@ -20,6 +20,7 @@ from slicewright.apis.names import (
     NODE_CONDITION,
     QUARANTINE_EFFECT,
     REPORTS_AFTER_ANNOTATION,
+    SCHEDULER_START_ANNOTATION,
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
@@ -34,6 +35,7 @@ from slicewright.fleet_controller.decision.actions import (
     SetDesiredState,
     SetMigConfig,
     SetNodeCondition,
+    TouchNode,
 )
 from slicewright.fleet_controller.membership.membership import JoinNode
 from slicewright.fleet_controller.membership.release import ClearNodeCondition, ReleaseNode
@@ -55,6 +57,7 @@ PatchAction: TypeAlias = (
     | ClearNodeCondition
     | RecordBoot
     | ClearReportsAfter
+    | TouchNode
     | SetMigConfig
     | SetDesiredState
     | RestartOperand
@@ -87,6 +90,10 @@ def node_patch(action: PatchAction) -> NodePatch:
             return NodePatch(body={"metadata": {"annotations": _boot_notes(action)}})
         case ClearReportsAfter():
             return _annotate(action, {REPORTS_AFTER_ANNOTATION: None})
+        case TouchNode(scheduler_start=started):
+            return NodePatch(
+                body={"metadata": {"annotations": {SCHEDULER_START_ANNOTATION: stamp(started)}}}
+            )
         case SetMigConfig():
             return NodePatch(body={"metadata": _layout_metadata(action)})
         case SetDesiredState(desired_state_annotation=desired):

@@ -46,6 +46,16 @@ class ClearReportsAfter(NodeAction):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TouchNode(NodeAction):
+    """Changes a node, so that the scheduler of an engine for fractions learns its cards."""
+
+    LOG_MESSAGE = "node shown to the scheduler of shares"
+
+    scheduler_start: float
+    """The start of the scheduler, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AddStartupTaint(NodeAction):
     """Puts the startup taint back on a node."""
 
@@ -207,6 +217,7 @@ Action = (
     | AddStartupTaint
     | RecordBoot
     | ClearReportsAfter
+    | TouchNode
     | RemoveStartupTaint
     | SetMigConfig
     | SetDesiredState

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from slicewright.fleet_controller.decision.actions import Action
 from slicewright.fleet_controller.decision.departures import decide_departures
 from slicewright.fleet_controller.decision.events import decide_events, progress_interval_s
-from slicewright.fleet_controller.decision.facts import Facts
+from slicewright.fleet_controller.decision.facts import Facts, ShareFacts
 from slicewright.fleet_controller.decision.inspection import present_members
 from slicewright.fleet_controller.decision.outcome import Outcome, join_outcomes
 from slicewright.fleet_controller.decision.pool_decision import decide_pool
@@ -80,6 +80,7 @@ def decide(
     no_agents: Mapping[str, str] = MappingProxyType({}),
     no_operands: Mapping[str, str] = MappingProxyType({}),
     present: Present | None = None,
+    shares: ShareFacts | None = None,
 ) -> Decision:
     """Returns the actions that bring the cluster to its desired state.
 
@@ -91,6 +92,7 @@ def decide(
     no_agents: node -> why its agent has not reported.
     no_operands: node -> why NVIDIA's operands do not serve it.
     present: the memberships of these nodes, if they are known already.
+    shares: the pods and schedulers of pools whose GPUs an engine shares by fractions.
     """
     facts = Facts(
         reports=reports,
@@ -101,6 +103,7 @@ def decide(
         brought_keys=brought_keys(pools),
         progress_interval_s=progress_interval_s(pools, now),
         now=now,
+        shares=shares or ShareFacts(),
     )
     pool_steps, faults = _decide_pools(present_members(pools, nodes, present), facts)
     unattended = {pool.name for pool in pools if pool.unreadable} | {f.pool for f in faults}

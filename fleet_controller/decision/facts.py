@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slicewright.fleet_controller.objects.node_pods import NodePod
 from slicewright.fleet_controller.objects.report import Report
 from slicewright.fleet_controller.rollout.drain import Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareFacts:
+    """The pods and schedulers that decisions about shares need, as the watch has shown them."""
+
+    pods: Mapping[str, tuple[NodePod, ...]] = field(default_factory=dict)
+    """Node -> its pods."""
+    schedulers: Mapping[str, float] = field(default_factory=dict)
+    """Namespace -> the last start of an engine's scheduler there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +34,4 @@ class Facts:
     progress_interval_s: float
     """Interval of the Events that show the progress to a waiting `pulumi up`."""
     now: float
+    shares: ShareFacts = field(default_factory=ShareFacts)

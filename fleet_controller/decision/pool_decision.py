@@ -1,7 +1,7 @@
 """The decision about one pool: its nodes, its status and its warnings. Pure.
 
 assess the nodes → advance the rollout → decide each node → hold nodes with silent drivers →
-quarantine → status and warnings
+quarantine → shares of GPUs → status and warnings
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from slicewright.fleet_controller.decision.facts import Facts
 from slicewright.fleet_controller.decision.node_decision import decide_node
 from slicewright.fleet_controller.decision.outcome import Outcome, join_outcomes
 from slicewright.fleet_controller.decision.pool_pass import PoolPass, start_pass
+from slicewright.fleet_controller.decision.shares import decide_shares
 from slicewright.fleet_controller.decision.startup_taint import add_taint
 from slicewright.fleet_controller.objects.bounds import seconds
 from slicewright.fleet_controller.objects.node import Node
@@ -36,6 +37,7 @@ def decide_pool(pool: Pool, nodes: Sequence[Node], facts: Facts) -> Outcome:
             node_steps,
             Outcome(holds=_hold_silent_drivers(pool_pass, node_steps)),
             Outcome(actions=quarantine(pool, members)),
+            decide_shares(pool, nodes, facts),
             _write_status(pool, status),
             pool_warnings(pool, members, status, facts),
         )

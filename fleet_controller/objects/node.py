@@ -23,12 +23,14 @@ from slicewright.apis.names import (
     NODE_CONDITION,
     QUARANTINE_EFFECT,
     REPORTS_AFTER_ANNOTATION,
+    SCHEDULER_START_ANNOTATION,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
     VERIFIED_BOOT_ANNOTATION,
     VERIFIED_LAYOUT_ANNOTATION,
     ZONE_LABEL,
 )
+from slicewright.apis.shares.registration import RegisteredCard
 from slicewright.fleet_controller.objects.bounds import (
     identifier,
     name,
@@ -39,6 +41,7 @@ from slicewright.fleet_controller.objects.bounds import (
 )
 from slicewright.fleet_controller.objects.condition import Condition, read_condition
 from slicewright.fleet_controller.objects.known_layouts import read_desired_annotation
+from slicewright.fleet_controller.objects.shares import NodeLock, read_lock, read_registered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +105,11 @@ class Node:
     """Time when the last change of its layout or driver ended well, or 0 if not known."""
     quarantine_at: int | None = None
     """Index in its taints of the startup taint with the effect NoExecute, or None."""
+    registered: tuple[RegisteredCard, ...] = ()
+    """The cards that an engine for fractions has registered."""
+    share_lock: NodeLock | None = None
+    scheduler_start: float = 0.0
+    """The controller has touched the node after this start of the engine's scheduler. 0: never."""
 
     @property
     def zone(self) -> str:
@@ -170,6 +178,9 @@ def read_node(raw: Mapping[str, Any]) -> Node:
             ),
             None,
         ),
+        registered=read_registered(notes),
+        share_lock=read_lock(notes),
+        scheduler_start=seconds_or_epoch(notes.get(SCHEDULER_START_ANNOTATION)),
     )
 
 

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewright.fleet_controller.objects.bounds import seconds, text
+from slicewright.fleet_controller.objects.shares import (
+    PodShares,
+    read_pod_shares,
+    scheduler_started,
+)
 
-_GPU_RESOURCE_PREFIX = "nvidia.com/"
+_GPU_RESOURCE_PREFIXES = ("nvidia.com/", "volcano.sh/vgpu-")
+"""NVIDIA's resources, and those of Volcano's device plugin."""
 _MIRROR = "kubernetes.io/config.mirror"
 _COMPONENT, _DRIVER = "app.kubernetes.io/component", "nvidia-driver"
 _DRIVER_CONTAINER = "nvidia-driver-ctr"
@@ -47,6 +53,10 @@ class NodePod:
     created: float = 0.0
     """Seconds since the epoch."""
     node: str = ""
+    shares: PodShares | None = None
+    """None if it requests no cards of an engine for fractions."""
+    scheduler_started: float = 0.0
+    """Last start of an engine's scheduler, in seconds since the epoch. 0 for all other pods."""
 
     @property
     def path(self) -> str:
@@ -79,6 +89,8 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
         owner=text(owner["name"]) if driver else "",
         created=seconds(meta.get("creationTimestamp")),
         node=text(spec.get("nodeName")),
+        shares=read_pod_shares(raw),
+        scheduler_started=scheduler_started(raw, text(labels.get("app"))),
     )
 
 
@@ -110,11 +122,11 @@ def driver_tag(pod_spec: Mapping[str, Any]) -> str:
 
 
 def requests_gpus(pod: Mapping[str, Any]) -> bool:
-    """True if a Pod requests any of NVIDIA's resources: whole GPUs, MIG devices or replicas."""
+    """True if a Pod requests whole GPUs, MIG devices, replicas, or shares of an engine."""
     spec = pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     return any(
-        resource.startswith(_GPU_RESOURCE_PREFIX) and str(quantity) != "0"
+        resource.startswith(_GPU_RESOURCE_PREFIXES) and str(quantity) != "0"
         for container in containers
         for resource, quantity in ((container.get("resources") or {}).get("requests") or {}).items()
     )

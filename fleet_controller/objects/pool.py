@@ -26,6 +26,7 @@ from slicewright.fleet_controller.objects.known_layouts import (
 )
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool_status import readable_status
+from slicewright.fleet_controller.objects.shares import PoolShares, read_pool_shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ class Pool:
     """Why a requested undo is impossible. Empty if none is requested, or it is possible."""
     driver: str | None = None
     """NVIDIA's driver version that its nodes must have. None if the rollout changes no driver."""
+    shares: PoolShares | None = None
+    """None if no engine shares the GPUs of its nodes by fractions."""
     unreadable: str = ""
     """Why the object cannot be read, or empty. If set, the other fields are the last readable ones,
     or empty. Nothing is taken from the nodes of such a pool.
@@ -126,6 +129,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         policy=read_policy(spec.get("rolloutPolicy")),
         driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
         declared=_declared(spec, layout, layout_hash),
+        shares=read_pool_shares(spec.get("shares")),
     )
     return obeying(pool, request)
 

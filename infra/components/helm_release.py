@@ -32,9 +32,10 @@ def helm_release(
     timeout_s: int,
     opts: pulumi.ResourceOptions,
     skip_crds: bool | None = None,
+    skip_await: bool | None = None,
 ) -> pulumi.Resource:
     """settings: the chart's values. timeout_s: Helm's own limit, because Pulumi's custom timeouts
-    have no effect on a Release.
+    have no effect on a Release. skip_await: do not wait for the chart's pods.
     """
     chart, repository = address
     created: pulumi.Resource = k8s.helm.v3.Release(
@@ -46,6 +47,7 @@ def helm_release(
         repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
         values=settings,
         skip_crds=skip_crds,
+        skip_await=skip_await,
         atomic=False,
         cleanup_on_fail=True,
         timeout=timeout_s,

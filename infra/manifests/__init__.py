@@ -27,7 +27,11 @@ from slicewright.infra.manifests.eks.karpenter_rights import karpenter_policy
 from slicewright.infra.manifests.eks.user_data import eks_user_data
 from slicewright.infra.manifests.files.host_files import host_files, host_layout
 from slicewright.infra.manifests.files.import_file import NoSuchPool, import_file
-from slicewright.infra.manifests.fractional.charts import engine_charts
+from slicewright.infra.manifests.fractional.adopted_volcano import (
+    CONFIG_MAP as VOLCANO_CONFIG_MAP,
+)
+from slicewright.infra.manifests.fractional.adopted_volcano import volcano_mismatches
+from slicewright.infra.manifests.fractional.charts import engine_charts, engine_namespace
 from slicewright.infra.manifests.fractional.engine_chart import EngineChart
 from slicewright.infra.manifests.gke.existing import OLDEST_KUBERNETES, unfit_gke_cluster
 from slicewright.infra.manifests.gke.gpu_networks import (
@@ -63,9 +67,9 @@ from slicewright.infra.manifests.gpu_operator.plugin_configs import NOT_SHARED, 
 from slicewright.infra.manifests.helm_charts import ChartAddress
 from slicewright.infra.manifests.kubeconfig import kubeconfig
 from slicewright.infra.manifests.monitoring import (
-    DASHBOARD_COUNT,
     OPERATOR_GROUP,
     OPERATOR_KINDS,
+    dashboards_of,
     monitoring_chart,
     monitoring_objects,
     monitoring_values,

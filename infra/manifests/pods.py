@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from slicewright.apis.names import POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
+from slicewright.apis.shares.engines import ENGINES
 from slicewright.infra.manifests.text import JsonObject
 from slicewright.infra.plan import ExistingSettings, GkeSettings, PoolPlan, Taint, WorkloadPlan
 from slicewright.infra.plan.partition.sharing import allocatable
@@ -44,9 +45,12 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
 
 
 def scheduler_name(pool: PoolPlan) -> JsonObject:
-    """The field of a Pod that names its scheduler. HAMi's webhook sets it, Volcano's does not."""
-    by_volcano = "volcano.sh/vgpu-number" in pool.offer.resources
-    return {"schedulerName": "volcano"} if by_volcano else {}
+    """The field of a Pod that names its scheduler, if an engine shares the pool's GPUs.
+
+    HAMi's webhook would set it, but a pod passes unchanged while the webhook does not answer.
+    """
+    shares = pool.offer.expected.shares
+    return {"schedulerName": ENGINES[shares.engine].scheduler} if shares is not None else {}
 
 
 def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:

@@ -38,6 +38,7 @@ def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
 
 
 def _why_not_built(fleet: FleetPlan, provider: str) -> str:
+    """Why the engine cannot be built. Empty if it can."""
     if provider == "vke":
         return (
             ": VKE's scheduler belongs to Volcengine's clusters, and its code was never merged "
@@ -48,15 +49,17 @@ def _why_not_built(fleet: FleetPlan, provider: str) -> str:
             ": the engine's chart is rendered, but on GKE the nodes need NVIDIA's container "
             "toolkit too, which the stack does not install beside GKE's driver"
         )
-    return ": the engine's chart is rendered, but it is not yet proven in a cluster"
+    return ""
 
 
 def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str, str]]:
     """Yields path, name of the part, reason and alternative for each such part."""
-    if fleet.fractional is not None:
+    if fleet.fractional is None:
+        return
+    if why := _why_not_built(fleet, fleet.fractional.provider):
         yield (
             ("fractional",),
             "a scheduler for fractional GPUs",
-            _why_not_built(fleet, fleet.fractional.provider),
+            why,
             "write sharing: time-slicing or mps",
         )

@@ -16,6 +16,7 @@ from slicewright.apis.names import (
     STARTUP_TAINT_KEY,
     VERIFIED_LAYOUT_ANNOTATION,
 )
+from slicewright.apis.shares.engines import ENGINES
 
 # Quantities of extended resources are whole, but the API server shortens 2000 to "2k".
 _SUFFIXES = {
@@ -32,6 +33,7 @@ _SUFFIXES = {
 _MOST_TEXT = 2**20
 """Characters. etcd accepts objects of one and a half megabytes."""
 _LONGEST_QUANTITY = 40
+_REGISTRATIONS = tuple(engine.registration for engine in ENGINES.values())
 _FEATURE = re.compile(r"nvidia\.com/(gpu|mig-.+)\.(product|count|replicas)")
 
 
@@ -68,6 +70,8 @@ class NodeState:
     """True if the Node has the startup taint: the controller has not released it."""
     feature_labels: Mapping[str, str] = field(default_factory=dict)
     """Product, count and replicas of GPUs and partitions, by GPU feature discovery."""
+    registrations: Mapping[str, str] = field(default_factory=dict)
+    """Annotation -> the cards that an engine for fractions has registered."""
 
 
 def read(node: Mapping[str, Any]) -> NodeState:
@@ -93,6 +97,7 @@ def read(node: Mapping[str, Any]) -> NodeState:
         verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
         held=_has_startup_taint(_object(node.get("spec")).get("taints")),
         feature_labels={name: labels[name] for name in labels if _FEATURE.fullmatch(name)},
+        registrations={key: notes[key] for key in _REGISTRATIONS if key in notes},
     )
 
 

@@ -21,6 +21,7 @@ from slicewright.node_agent.verdict.instances import expected_devices, observed_
 from slicewright.node_agent.verdict.judge import judge
 from slicewright.node_agent.verdict.message import problem_message
 from slicewright.node_agent.verdict.node_checks import check_labels, check_resources
+from slicewright.node_agent.verdict.share_checks import check_shares
 from slicewright.node_agent.verdict.usability_checks import check_compute_mode, check_fabric
 
 _MAX_LAYOUT = 120
@@ -44,6 +45,7 @@ def verify(
     if not silicon_only and observation.failure is None:
         checks += check_resources(desired, node)
         checks += check_labels(desired, node)
+        checks += check_shares(desired, observation.gpus, node)
     return judge(desired, checks, observed, on_host=silicon_only)
 
 

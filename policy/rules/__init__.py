@@ -9,6 +9,7 @@ from policy.rules import (
     pool_rules,
     privileges,
     roles,
+    shares,
     stacks,
     workloads,
 )
@@ -25,6 +26,7 @@ RULES: tuple[ResourceRule | StackRule, ...] = (
     *privileges.RULES,
     *operator_files.RULES,
     *drivers.RULES,
+    *shares.RULES,
     *stacks.RULES,
 )
 

@@ -50,7 +50,7 @@ class Workload:
     @property
     def uses_gpus(self) -> bool:
         return any(
-            key.startswith("nvidia.com/") and value != "0"
+            key.startswith(("nvidia.com/", "volcano.sh/vgpu-")) and value != "0"
             for container in self.containers
             for key, value in _resource_amounts(container).items()
         )

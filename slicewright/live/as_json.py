@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from slicewright.fleet_controller.objects.bounds import stamp
+from slicewright.live.shared_cards import CardsView
 from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView
 
 VERSION = 1
@@ -43,6 +44,33 @@ def _pool(pool: PoolView) -> dict[str, Any]:
         "gpus": [_group(group) for group in pool.gpus],
         "rollout": _rollout(pool.rollout) if pool.rollout else None,
         "members": [_node(node) for node in pool.nodes],
+        "cards": _cards(pool.cards) if pool.cards else None,
+    }
+
+
+def _cards(view: CardsView) -> dict[str, Any]:
+    return {
+        "nodes": [
+            {
+                "node": node.name,
+                "cards": [
+                    {
+                        "memory_mib": card.card.memory_mib,
+                        "free_mib": card.free_mib,
+                        "compute_percent": card.card.compute_percent,
+                        "free_percent": card.free_percent,
+                        "healthy": not card.card.lost,
+                        "pods": sorted({share.pod for share in card.shares}),
+                    }
+                    for card in node.cards
+                ],
+            }
+            for node in view.nodes
+        ],
+        "closed": list(view.closed),
+        "waiting": [
+            {"pod": pod.pod, "why": pod.why, "cards": list(pod.cards)} for pod in view.waiting
+        ],
     }
 
 

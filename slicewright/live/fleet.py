@@ -30,6 +30,7 @@ from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals
 from slicewright.live.gpu_groups import gpu_groups
 from slicewright.live.reading import ClusterObjects
+from slicewright.live.shared_cards import cards_view
 from slicewright.live.views import Fleet, NodeView, PoolView, RolloutView, State
 from slicewright.telemetry.plain import shortened
 
@@ -126,6 +127,12 @@ def _pool(
         rollout=_rollout(pool, assessed, pods, rollout) if rollout.active else None,
         nodes=views,
         next=tuple(_next(pool, state, reason, undo=undo_helps)),
+        cards=cards_view(
+            pool,
+            nodes,
+            {name: tuple(map(read_pod, raws)) for name, raws in objects.sharing.items()},
+            objects.pending,
+        ),
     )
 
 

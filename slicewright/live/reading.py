@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slicewright.apis.names import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLURAL
@@ -48,6 +48,10 @@ class ClusterObjects:
     """Available replicas of the fleet controller; None if unknown."""
     controller_waits: str = ""
     """The reason why its pods wait, if none is available; empty if there is none, or unknown."""
+    sharing: Mapping[str, tuple[Raw, ...]] = field(default_factory=dict)
+    """Node -> its pods, for nodes whose GPUs an engine shares by fractions."""
+    pending: tuple[Raw, ...] = ()
+    """Pods that are bound to no node, if an engine shares GPUs."""
     unread: tuple[str, ...]
     """Messages about objects that may not be read; the rest is shown without them."""
     unread_objects: tuple[UnreadObject, ...] = ()
@@ -78,6 +82,7 @@ def read(client: Client, *, pods_of: PodsOf) -> ClusterObjects:
     reports = objects.reports(_all(client, path_of(API_VERSION, REPORT_PLURAL)), odd)
     read_pools = tuple(pool for _, pool in pools)
     pods = _pods(client, pods_of(read_pools, nodes), unread, odd)
+    shared = _sharing_nodes(read_pools, nodes)
     controller = _controller(client, unread, odd)
     return ClusterObjects(
         pools=read_pools,
@@ -89,6 +94,8 @@ def read(client: Client, *, pods_of: PodsOf) -> ClusterObjects:
         budgets=_budgets(client, pods, unread, odd),
         controller=controller,
         controller_waits=_controller_waits(client, odd) if controller == 0 else "",
+        sharing=_pods(client, shared, unread, odd) if shared else {},
+        pending=_pending(client, odd) if shared else (),
         unread=tuple(dict.fromkeys(unread)),
         unread_objects=tuple(dict.fromkeys(odd)),
     )
@@ -102,6 +109,27 @@ def drained(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
         for node in members
         if needs_pods(node, pool)
     )
+
+
+def _sharing_nodes(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
+    """Returns the nodes whose GPUs an engine shares by fractions."""
+    return tuple(
+        node.name
+        for pool, members in memberships(pools, nodes)
+        if pool.shares is not None
+        for node in members
+    )
+
+
+def _pending(client: Client, odd: list[UnreadObject]) -> tuple[Raw, ...]:
+    """Returns pods that wait for a node. Without the permission, bound pods are reported unread."""
+    unbound = "spec.nodeName=,status.phase=Pending"
+    try:
+        return tuple(objects.pods(_all(client, path_of("v1", "pods"), fieldSelector=unbound), odd))
+    except ApiError as e:
+        if e.status != 403:
+            raise
+        return ()
 
 
 def _listed(client: Client, path: str) -> list[Raw]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.text import Text
 
 from slicewright.infra.catalog import Gpu, load
+from slicewright.live.cards_text import card_lines
 from slicewright.live.objects import lines_of
 from slicewright.live.views import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
 from slicewright.show.picture import draw, placements_of
@@ -99,6 +100,8 @@ def _pool(pool: PoolView, now: float, width: int, every_node: bool) -> Iterator[
         yield from _group(group, width)
     if len(pool.gpus) > _MOST_GROUPS:
         yield Text(f"  and {len(pool.gpus) - _MOST_GROUPS} more states of GPUs", style="dim")
+    if pool.cards is not None:
+        yield from card_lines(pool.cards, every_card=every_node)
     listed = [n for n in pool.nodes if every_node or _worth_a_line(n)]
     cut = len(listed) if every_node else _MOST_NODES
     for node in listed[:cut]:

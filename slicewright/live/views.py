@@ -8,6 +8,7 @@ from enum import Enum
 
 from slicewright.live.blockers import Blocker
 from slicewright.live.objects import UnreadObject
+from slicewright.live.shared_cards import CardsView
 
 
 class State(Enum):
@@ -114,6 +115,8 @@ class PoolView:
     """Its nodes, nodes that need attention first."""
     next: tuple[str, ...]
     """Next steps for the user, except those of its nodes."""
+    cards: CardsView | None = None
+    """None if no engine shares its GPUs by fractions."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,8 @@ def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
     if records or alerts:
         lines.append(f"  rules           {records} recorded, {alerts} alerts")
     if monitoring.dashboards:
-        lines.append(f"  dashboards      {manifests.DASHBOARD_COUNT}, in {monitoring.namespace}")
+        count = len(manifests.dashboards_of(fleet))
+        lines.append(f"  dashboards      {count}, in {monitoring.namespace}")
     lines.append(f"  answers at      {monitoring.prometheus_url or 'no address in the cluster'}")
     return lines
 

@@ -222,7 +222,7 @@ def _monitoring(fleet: plan.FleetPlan) -> JsonObject | None:
         "scrapes": [{"name": name, "interval_s": s} for name, s in manifests.scraped(fleet)],
         "recording_rules": records,
         "alerts": alerts,
-        "dashboards": manifests.DASHBOARD_COUNT if monitoring.dashboards else 0,
+        "dashboards": len(manifests.dashboards_of(fleet)) if monitoring.dashboards else 0,
     }
 
 

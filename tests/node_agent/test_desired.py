@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from slicewright.apis.desired_state import (
     Desired,
     DesiredError,
     DesiredGpu,
+    DesiredShares,
     DesiredSharing,
     dump,
     hash_of,
@@ -38,6 +40,41 @@ FULL = Desired(
 
 def test_parse_inverts_dump() -> None:
     assert parse(dump(FULL)) == FULL
+
+
+SHARED = replace(
+    FULL,
+    gpus=(DesiredGpu(index="all", mig=False),),
+    sharing=(),
+    resources={"volcano.sh/vgpu-number": 30},
+    shares=DesiredShares(engine="volcano", slots=10, memory_percent=150, memory_unit_mib=2),
+)
+
+
+def test_parse_inverts_dump_of_a_node_with_shares() -> None:
+    assert parse(dump(SHARED)) == SHARED
+    assert hash_of(SHARED) != hash_of(replace(SHARED, shares=None))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda r: r["shares"].update(engine="kai"), "shares.engine: must be one of hami, volcano"),
+        (lambda r: r["shares"].pop("slots"), "shares.slots: missing"),
+        (lambda r: r["shares"].update(slots=0), "shares.slots: 0; must be at least 1"),
+        (lambda r: r["shares"].update(memory_percent=50), "memory_percent: 50; must be at least"),
+        (lambda r: r.update(shares=3), "shares: must be an object, is 3"),
+        (lambda r: r["gpus"][0].update(mig=True), "leave out MIG and sharing"),
+    ],
+)
+def test_contradictions_of_shares_are_named(
+    change: Callable[[dict[str, Any]], None], problem: str
+) -> None:
+    raw = json.loads(dump(SHARED))
+    change(raw)
+    with pytest.raises(DesiredError, match=r"1 problem") as refused:
+        parse(json.dumps(raw))
+    assert problem in str(refused.value)
 
 
 def test_order_of_building_changes_neither_text_nor_hash() -> None:

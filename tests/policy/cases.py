@@ -202,6 +202,18 @@ def operator(**upgrade: Any) -> Resource:
     )
 
 
+def without_plugin() -> Resource:
+    """NVIDIA's chart without its device plugin."""
+    declared = operator()
+    values = {**declared.props["values"], "devicePlugin": {"enabled": False}}
+    return replace(declared, props={**declared.props, "values": values})
+
+
+def engine(chart: str) -> Resource:
+    """A chart of an engine that shares GPUs by fractions."""
+    return resource("kubernetes:helm.sh/v3:Release", chart, chart=chart, version="1.0.0", values={})
+
+
 def operated(**driver: Any) -> Resource:
     """A GKE pool without Google's device plugin."""
     gpu = {"type": "nvidia-tesla-a100", "count": 1.0, "gpuDriverInstallationConfig": driver}
@@ -741,6 +753,18 @@ CASES = (
         plugin_config("mps"),
         plugin_config("mps", renamed="true"),
         "whole device",
+    ),
+    case(
+        "one-device-plugin",
+        [engine("hami"), operator()],
+        [engine("hami"), without_plugin()],
+        "devicePlugin.enabled: false",
+    ),
+    case(
+        "one-device-plugin",
+        [engine("hami"), engine("volcano-vgpu-device-plugin"), without_plugin()],
+        [engine("volcano"), engine("volcano-vgpu-device-plugin"), without_plugin()],
+        "several device plugins",
     ),
     case(
         "driver-upgrade", operator(maxParallelUpgrades=0.0, maxUnavailable="50%"), operator(), "0"

@@ -37,11 +37,12 @@ class GpuPools(pulumi.ComponentResource):
         cluster: pulumi.Resource | None,
         depends_on: Mapping[str, Sequence[pulumi.Input[pulumi.Resource]]],
         machines: Mapping[str, pulumi.Resource] | None = None,
+        engine_namespace: str | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """depends_on: by pool, resources that verification needs: nodes, agents, controller,
         partitioner. machines: by pool, the node pool in the cloud. Pools of existing nodes are
-        missing.
+        missing. engine_namespace: of the scheduler that shares GPUs by fractions, if any.
         """
         super().__init__("slicewright:index:GpuPools", name, {}, opts)
         self._name = name
@@ -50,7 +51,7 @@ class GpuPools(pulumi.ComponentResource):
             pool.name: GPUPool(
                 f"{name}-{pool.name}",
                 metadata=pool_metadata(pool),
-                spec=pool_spec(pool),
+                spec=pool_spec(pool, engine_namespace=engine_namespace),
                 opts=pulumi.ResourceOptions(
                     parent=self,
                     deleted_with=cluster,

@@ -54,8 +54,11 @@ def pool_metadata(pool: PoolPlan) -> dict[str, Any]:
     return metadata
 
 
-def pool_spec(pool: PoolPlan) -> dict[str, Any]:
-    """The object's spec. It has the layout's hash, so that `up` waits after every layout change."""
+def pool_spec(pool: PoolPlan, *, engine_namespace: str | None = None) -> dict[str, Any]:
+    """The object's spec. It has the layout's hash, so that `up` waits after every layout change.
+
+    engine_namespace: of the scheduler that shares GPUs by fractions, if the fleet has one.
+    """
     select = (
         pool.settings.select
         if isinstance(pool.settings, ExistingSettings)
@@ -71,6 +74,13 @@ def pool_spec(pool: PoolPlan) -> dict[str, Any]:
         spec["desiredState"] = pool.offer.desired
     if pool.driver_version is not None:
         spec["driverVersion"] = pool.driver_version
+    shares = pool.offer.expected.shares
+    if shares is not None:
+        spec["shares"] = {
+            "engine": shares.engine,
+            "namespace": engine_namespace,
+            "memoryUnitMiB": shares.memory_unit_mib,
+        }
     policy = pool.rollout.policy
     if pool.offer.mig_config or pool.driver_version or policy.applies_without_rollout:
         spec["rolloutPolicy"] = policy.dump()

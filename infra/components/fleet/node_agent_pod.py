@@ -32,7 +32,7 @@ class AgentPod:
     ) -> k8s.core.v1.PodTemplateSpecArgs:
         """desired_state: name of the pool's ConfigMap."""
         annotations = {"slicewright.io/layout-hash": pool.offer.layout_hash}
-        if self.settings.attribution:
+        if self._attributes(pool):
             # With two containers, `kubectl logs` needs a default one.
             annotations["kubectl.kubernetes.io/default-container"] = "node-agent"
         return k8s.core.v1.PodTemplateSpecArgs(
@@ -43,7 +43,7 @@ class AgentPod:
     def spec(self, pool: PoolPlan, desired_state: pulumi.Input[str]) -> k8s.core.v1.PodSpecArgs:
         """desired_state: name of the pool's ConfigMap."""
         access = gpu_access(pool, self.operator)
-        attributes = self.settings.attribution
+        attributes = self._attributes(pool)
         return k8s.core.v1.PodSpecArgs(
             service_account_name=names.AGENT_SERVICE_ACCOUNT,
             priority_class_name=names.AGENT_PRIORITY_CLASS,
@@ -68,6 +68,14 @@ class AgentPod:
             ],
         )
 
+    def _attributes(self, pool: PoolPlan) -> bool:
+        """True if the pod tells which pod holds which device.
+
+        The kubelet does not know the cards of shares: the engine's plugin gives a container other
+        ones than the kubelet chose. The fleet controller exports them instead.
+        """
+        return self.settings.attribution and pool.offer.expected.shares is None
+
     def _container(self, pool: PoolPlan, access: GpuAccess) -> k8s.core.v1.ContainerArgs:
         return k8s.core.v1.ContainerArgs(
             name="node-agent",
@@ -88,7 +96,7 @@ class AgentPod:
                 requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "192Mi"}
             ),
             security_context=access.security_context,
-            volume_mounts=self._mounts(access),
+            volume_mounts=self._mounts(pool, access),
         )
 
     def _command(self, pool: PoolPlan) -> list[str]:
@@ -101,7 +109,7 @@ class AgentPod:
             *(["--utilization"] if self.settings.utilization else []),
         )
 
-    def _mounts(self, access: GpuAccess) -> list[k8s.core.v1.VolumeMountArgs]:
+    def _mounts(self, pool: PoolPlan, access: GpuAccess) -> list[k8s.core.v1.VolumeMountArgs]:
         return [
             pods.code_mount(),
             k8s.core.v1.VolumeMountArgs(
@@ -109,7 +117,7 @@ class AgentPod:
             ),
             k8s.core.v1.VolumeMountArgs(name="restarts", mount_path="/run/slicewright"),
             *(mount.mount() for mount in access.host_mounts),
-            *([attribution.token_mount()] if self.settings.attribution else []),
+            *([attribution.token_mount()] if self._attributes(pool) else []),
         ]
 
     def _volumes(self, desired_state: pulumi.Input[str]) -> list[k8s.core.v1.VolumeArgs]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from slicewright.apis.shares.engines import EngineName
 from slicewright.infra.manifests.helm_charts import ChartAddress
 from slicewright.infra.manifests.text import JsonObject
 from slicewright.infra.plan import FleetPlan, GkeFleetPlan
 
 DOCKER_HUB: Final = "docker.io"
+NAMESPACES: Final[Mapping[EngineName, str]] = {"hami": "hami-system", "volcano": "volcano-system"}
+"""The namespaces of the engines' schedulers."""
 RUNTIME_CLASS: Final = "nvidia"
 """The runtime class of the GPU operator's container toolkit."""
 
@@ -21,6 +25,12 @@ class EngineChart:
     address: ChartAddress
     version: str
     values: JsonObject
+    creates_namespace: bool = True
+    """False if the namespace is Kubernetes' own."""
+    awaited: bool = True
+    """False if `up` does not wait for its pods. It waits for the pools, which name the nodes where
+    the pods do not start.
+    """
 
 
 def toolkit_installed(fleet: FleetPlan) -> bool:

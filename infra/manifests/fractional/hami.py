@@ -10,6 +10,7 @@ import json
 from typing import Final
 
 from slicewright.infra.manifests.fractional.engine_chart import (
+    NAMESPACES,
     RUNTIME_CLASS,
     EngineChart,
     toolkit_installed,
@@ -23,7 +24,6 @@ from slicewright.infra.plan import Engine, FleetPlan
 _CHART: Final = "hami"
 _REPOSITORY: Final = "https://project-hami.github.io/HAMi/"
 _VERSION: Final = "2.10.0"
-_NAMESPACE: Final = "hami-system"
 _NODES: Final = {"gpu": "on"}
 """Label of the nodes that the device plugin runs on."""
 
@@ -32,7 +32,7 @@ def hami_chart(fleet: FleetPlan, engine: Engine) -> EngineChart:
     settings = engine.settings
     return EngineChart(
         release=_CHART,
-        namespace=settings.namespace or _NAMESPACE,
+        namespace=settings.namespace or NAMESPACES["hami"],
         address=chart_address(_CHART, settings.repository or _REPOSITORY),
         version=settings.chart_version or _VERSION,
         values=_values(fleet, engine),
@@ -82,6 +82,11 @@ def _device_plugin(fleet: FleetPlan, engine: Engine) -> JsonObject:
         "tolerations": tolerations(fleet.pools),
         # The chart's own opens a port on every node.
         "service": {"type": "ClusterIP"},
+        # Helm waits for all nodes but these: a dead node must not keep it from the others.
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxUnavailable": "25%"},
+        },
     }
     if toolkit_installed(fleet):
         plugin["runtimeClassName"] = RUNTIME_CLASS

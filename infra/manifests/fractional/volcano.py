@@ -12,6 +12,7 @@ from typing import Final
 
 from slicewright.infra.manifests.fractional.engine_chart import (
     DOCKER_HUB,
+    NAMESPACES,
     RUNTIME_CLASS,
     EngineChart,
     toolkit_installed,
@@ -26,7 +27,6 @@ from slicewright.infra.stack_file import Fractional, Policy
 _CHART: Final = "volcano"
 _REPOSITORY: Final = "https://volcano-sh.github.io/helm-charts"
 _VERSION: Final = "1.15.1"
-_NAMESPACE: Final = "volcano-system"
 _PLUGIN: Final = "volcano-vgpu-device-plugin"
 _PLUGIN_REPOSITORY: Final = "https://project-hami.github.io/volcano-vgpu-device-plugin"
 _PLUGIN_VERSION: Final = "1.12.0"
@@ -40,23 +40,32 @@ _NODE_SCORING: Final[Mapping[Policy, str]] = {
 
 
 def volcano_charts(fleet: FleetPlan, engine: Engine) -> tuple[EngineChart, ...]:
-    """Scheduler and controllers, and the device plugin."""
+    """Scheduler and controllers, unless they exist, and the device plugin."""
+    plugin = _plugin_chart(fleet, engine)
+    return (plugin,) if engine.settings.existing else (_chart(fleet, engine), plugin)
+
+
+def _chart(fleet: FleetPlan, engine: Engine) -> EngineChart:
     settings = engine.settings
-    return (
-        EngineChart(
-            release=_CHART,
-            namespace=settings.namespace or _NAMESPACE,
-            address=chart_address(_CHART, settings.repository or _REPOSITORY),
-            version=settings.chart_version or _VERSION,
-            values=_values(fleet, engine),
-        ),
-        EngineChart(
-            release=_PLUGIN,
-            namespace=_PLUGIN_NAMESPACE,
-            address=chart_address(_PLUGIN, settings.plugin_repository or _PLUGIN_REPOSITORY),
-            version=settings.plugin_version or _PLUGIN_VERSION,
-            values=_plugin_values(fleet, engine),
-        ),
+    return EngineChart(
+        release=_CHART,
+        namespace=settings.namespace or NAMESPACES["volcano"],
+        address=chart_address(_CHART, settings.repository or _REPOSITORY),
+        version=settings.chart_version or _VERSION,
+        values=_values(fleet, engine),
+    )
+
+
+def _plugin_chart(fleet: FleetPlan, engine: Engine) -> EngineChart:
+    settings = engine.settings
+    return EngineChart(
+        release=_PLUGIN,
+        namespace=_PLUGIN_NAMESPACE,
+        address=chart_address(_PLUGIN, settings.plugin_repository or _PLUGIN_REPOSITORY),
+        version=settings.plugin_version or _PLUGIN_VERSION,
+        values=_plugin_values(fleet, engine),
+        creates_namespace=False,
+        awaited=False,
     )
 
 

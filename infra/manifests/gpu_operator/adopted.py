@@ -71,7 +71,8 @@ def _required_settings(fleet: ExistingFleetPlan, files: OperatorFiles) -> Iterat
     """Every required setting with a fixed value. files: from `operator_files`."""
     yield Setting(field="mig.strategy", required=fleet.operator.mig_strategy)
     yield Setting(field="operator.runtimeClass", required=RUNTIME_CLASS, default=RUNTIME_CLASS)
-    yield Setting(field="devicePlugin.enabled", required=True, default=True)
+    # A node has one device plugin. With an engine for fractions it is the engine's.
+    yield Setting(field="devicePlugin.enabled", required=fleet.engine is None, default=True)
     # The agents check the labels of GPU feature discovery.
     yield Setting(field="gfd.enabled", required=True, default=True)
     if files.plugin_configs is not None:

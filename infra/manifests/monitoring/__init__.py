@@ -2,9 +2,9 @@
 
 from slicewright.infra.manifests.monitoring.chart import monitoring_chart, monitoring_values
 from slicewright.infra.manifests.monitoring.objects import (
-    DASHBOARD_COUNT,
     OPERATOR_GROUP,
     OPERATOR_KINDS,
+    dashboards_of,
     monitoring_objects,
     rule_counts,
     scraped,

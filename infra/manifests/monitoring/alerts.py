@@ -17,6 +17,7 @@ from slicewright.infra.manifests.monitoring.rules import Alert, Group, Source
 from slicewright.infra.plan import DeploymentPlan
 
 _WORKLOAD_ALERTS: Final = "slicewright-workload-alerts"
+_SHARE_ALERTS: Final = "slicewright-share-alerts"
 _COMPUTED: Final = frozenset({"group", "expr", "settled", "needs"})
 """Keys of a row that are not fields of the alert as they stand."""
 _AGENT_INTERVAL_S: Final = 10
@@ -35,9 +36,11 @@ NVIDIA/gpu-operator docs, driver upgrades: states of the label.
 
 
 def alerts(
-    deployments: Sequence[DeploymentPlan], *, jobs: Sequence[str], interval_s: int
+    deployments: Sequence[DeploymentPlan], *, jobs: Sequence[str], interval_s: int, shares: bool
 ) -> list[Group]:
-    """jobs: values of the label `job` of the scrapes. interval_s: time between two scrapes."""
+    """jobs: values of the label `job` of the scrapes. interval_s: time between two scrapes.
+    shares: True if an engine shares GPUs by fractions.
+    """
     parameters = {
         "gpu_resources": GPU_RESOURCES,
         "jobs": "|".join(jobs),
@@ -46,9 +49,13 @@ def alerts(
         "stale_seconds": str(3 * _AGENT_INTERVAL_S + 3 * interval_s),
         "workloads": _matchers(deployments),
     }
+    left_out = {
+        *(() if deployments else (_WORKLOAD_ALERTS,)),
+        *(() if shares else (_SHARE_ALERTS,)),
+    }
     groups: dict[str, list[Alert]] = {}
     for row in _rows():
-        if deployments or row["group"] != _WORKLOAD_ALERTS:
+        if row["group"] not in left_out:
             groups.setdefault(row["group"], []).append(_alert(row, parameters))
     return [Group(name=name, rules=rules) for name, rules in groups.items()]
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from slicewright.infra.manifests.monitoring.alerts import alerts
+from slicewright.infra.manifests.monitoring.cards_dashboard import SHARED_CARDS
 from slicewright.infra.manifests.monitoring.dashboards import DASHBOARDS
-from slicewright.infra.manifests.monitoring.grafana import config_map
+from slicewright.infra.manifests.monitoring.grafana import Dashboard, config_map
 from slicewright.infra.manifests.monitoring.recording import recording
 from slicewright.infra.manifests.monitoring.rules import Group, Record, Source, as_groups, available
 from slicewright.infra.manifests.monitoring.scrapes import DCGM, monitors, scraped_jobs, scrapes
@@ -18,7 +19,6 @@ from slicewright.infra.stack_file import TritonWorkload, VllmWorkload
 OPERATOR_GROUP: Final = "monitoring.coreos.com"
 OPERATOR_KINDS: Final = ("podmonitors", "prometheusrules")
 """The kinds of the objects below that a Prometheus operator reads."""
-DASHBOARD_COUNT: Final = len(DASHBOARDS)
 _RULES: Final = "slicewright"
 
 
@@ -30,8 +30,12 @@ def monitoring_objects(fleet: FleetPlan) -> list[JsonObject]:
     if plan.settings.alerts:
         manifests.append(_rule_object(fleet))
     if plan.namespace is not None and plan.dashboards:
-        manifests += [config_map(board, namespace=plan.namespace) for board in DASHBOARDS]
+        manifests += [config_map(board, namespace=plan.namespace) for board in dashboards_of(fleet)]
     return manifests
+
+
+def dashboards_of(fleet: FleetPlan) -> tuple[Dashboard, ...]:
+    return DASHBOARDS if fleet.engine is None else (*DASHBOARDS, SHARED_CARDS)
 
 
 def rule_groups(fleet: FleetPlan) -> list[Group]:
@@ -40,7 +44,12 @@ def rule_groups(fleet: FleetPlan) -> list[Group]:
     assert plan is not None
     groups = [
         *recording(fleet.pools, window_s=plan.window_s),
-        *alerts(fleet.deployments, jobs=scraped_jobs(fleet), interval_s=plan.interval_s),
+        *alerts(
+            fleet.deployments,
+            jobs=scraped_jobs(fleet),
+            interval_s=plan.interval_s,
+            shares=fleet.engine is not None,
+        ),
     ]
     return available(groups, sources(fleet))
 

@@ -55,7 +55,10 @@ def check_fractional(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
             "leave it out, or write sharing: fractional in a pool",
             in_key=True,
         )
+    if not stated.has(("fractional", "provider")):
+        return  # each of the following depends on the engine
     yield from _check_vke(fleet, fleet.fractional)
+    yield from _check_existing(fleet, fleet.fractional, stated)
     yield from _check_compute_policy(fleet, fleet.fractional, stated)
     yield from _check_keys(fleet.fractional, stated)
     for i in pools:
@@ -121,6 +124,37 @@ def _check_vke(fleet: stack_file.Fleet, fractional: stack_file.Fractional) -> Ch
             "write 16 or less",
             VKE,
         )
+
+
+def _check_existing(
+    fleet: stack_file.Fleet, fractional: stack_file.Fractional, stated: Stated
+) -> Checked[None]:
+    """Refuses an existing engine where there can be none, and keys of a chart that is not
+    installed.
+    """
+    at = ("fractional", "existing")
+    if not fractional.existing or not stated.has(at):
+        return
+    if fractional.provider != "volcano":
+        yield refuse(
+            at,
+            "only Volcano's scheduler can exist without the device plugin that the stack installs",
+            "leave it out, or write provider: volcano",
+            VOLCANO,
+            in_key=True,
+        )
+    elif fleet.cloud != "byo":
+        yield refuse(
+            at, "a cluster that is created here has no Volcano yet", "write false, or cloud: byo"
+        )
+    for key in sorted({"repository", "chart_version"} & fractional.model_fields_set):
+        if stated.has(("fractional", key)):
+            yield refuse(
+                ("fractional", key),
+                "has no effect on a Volcano that exists: slicewright does not change it",
+                "leave it out",
+                in_key=True,
+            )
 
 
 def _check_compute_policy(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from slicewright.apis.desired_state import DesiredShares
+from slicewright.apis.shares.engines import ENGINES
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.catalog import Gpu
 from slicewright.infra.plan.model.fractional import Engine, SharedCard
@@ -20,10 +22,7 @@ _UNITS_PER_NODE: Final = 60_000
 """Devices of one resource above which the kubelet drops the list. Source:
 Project-HAMi/volcano-vgpu-device-plugin, doc/config.md, gpu-memory-factor.
 """
-CARDS_OF: Final[Mapping[str, str]] = {
-    "hami": "nvidia.com/gpu",
-    "volcano": "volcano.sh/vgpu-number",
-}
+CARDS_OF: Final[Mapping[str, str]] = {name: engine.cards for name, engine in ENGINES.items()}
 """Engine -> the resource that counts cards."""
 
 
@@ -109,12 +108,26 @@ def fractional_resources(engine: Engine, gpu: Gpu, count: int) -> Mapping[str, i
             }
 
 
+def desired_shares(engine: Engine) -> DesiredShares | None:
+    """The engine's part of a node's desired state. None for VKE, which is planned only."""
+    settings = engine.settings
+    if settings.provider == "vke":
+        return None
+    return DesiredShares(
+        engine=settings.provider,
+        slots=engine.shares_per_gpu,
+        memory_percent=settings.oversubscription.memory_percent,
+        compute_percent=settings.oversubscription.compute_percent,
+        memory_unit_mib=engine.memory_factor,
+    )
+
+
 def engine_labels(engine: Engine, cloud: AnyCloud) -> Mapping[str, str]:
     """Node labels that bring the engine's device plugin, and keep GKE's own off the nodes."""
-    if engine.provider == "vke":
+    if engine.settings.provider == "vke":
         return {}
-    plugin = {"gpu": "on"} if engine.provider == "hami" else {"volcano.sh/vgpu": "on"}
-    return plugin | ({NO_GKE_PLUGIN_LABEL: "true"} if cloud == "gke" else {})
+    name, value = ENGINES[engine.settings.provider].node_label
+    return {name: value} | ({NO_GKE_PLUGIN_LABEL: "true"} if cloud == "gke" else {})
 
 
 def vke_labels(

@@ -21,6 +21,8 @@ def check_settings(
     stated: Stated,
 ) -> Checked[None]:
     """Refuses settings that the engine does not have."""
+    if not stated.has(("fractional", "provider")):
+        return
     at = (*path, "gpu_share")
     if engine.provider != "hami":
         yield from _check_pod_settings(share, at, engine, stated)

@@ -278,7 +278,7 @@ def _check_driver(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[No
     ):
         yield refuse(
             (*path, "image_type"),
-            f"HAMi does not run on {pool.image_type}",
+            f"engines for fractions do not run on {pool.image_type}",
             "write UBUNTU_CONTAINERD",
             "Project-HAMi/website #864",
         )

@@ -10,14 +10,8 @@ from typing import Final
 from slicewright.apis.desired_state import Desired, digest, dump
 from slicewright.infra.plan.model.nodes import Layout, SharingStrategy
 
-_AMOUNTS: Final = frozenset(
-    {
-        "volcano.sh/vgpu-memory",
-        "volcano.sh/vgpu-cores",
-        "vke.volcengine.com/mgpu-core",
-        "vke.volcengine.com/mgpu-memory",
-    }
-)
+MEMORY_AMOUNTS: Final = frozenset({"volcano.sh/vgpu-memory", "vke.volcengine.com/mgpu-memory"})
+_AMOUNTS: Final = MEMORY_AMOUNTS | {"volcano.sh/vgpu-cores", "vke.volcengine.com/mgpu-core"}
 """Resources that are amounts of memory and compute, not devices that each bring a pod."""
 
 

@@ -9,14 +9,26 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from slicewright.apis.desired_state import Desired, DesiredGpu, DesiredSharing, Partitioner
+from slicewright.apis.desired_state import (
+    Desired,
+    DesiredGpu,
+    DesiredShares,
+    DesiredSharing,
+    Partitioner,
+)
 from slicewright.infra import catalog, geometry, stack_file
 from slicewright.infra.catalog import Gpu, driver_order
 from slicewright.infra.catalog.named import config_name
 from slicewright.infra.geometry import Fit, Misfit, naming
 from slicewright.infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
 from slicewright.infra.plan.model.nodes import WHOLE_GPU, GpuMachine, Gpus, Layout, MigStrategy
-from slicewright.infra.plan.model.offers import Offer, ReplicatedResource, instances_of, same_layout
+from slicewright.infra.plan.model.offers import (
+    MEMORY_AMOUNTS,
+    Offer,
+    ReplicatedResource,
+    instances_of,
+    same_layout,
+)
 from slicewright.infra.plan.partition.layout_names import ALL_DISABLED, layout_name
 from slicewright.infra.plan.partition.resource_names import resource_of
 from slicewright.infra.plan.partition.sharing import allocatable
@@ -153,9 +165,10 @@ def offer(
     *,
     resources: Mapping[str, int] | None = None,
     labels: Mapping[str, tuple[str, ...]] | None = None,
+    shares: DesiredShares | None = None,
 ) -> Offer:
-    """resources: only given if no device plugin advertises them. labels: of GPU feature discovery,
-    if it runs.
+    """resources: only given if an engine for fractions advertises them. labels: of GPU feature
+    discovery, if it runs. shares: what such an engine must register.
     """
     offered = allocatable(partitioning.devices, sharing) if resources is None else resources
     desired_gpus = (
@@ -176,7 +189,8 @@ def offer(
         gpu_count=gpus.count,
         gpu_models=gpus.gpu.products,
         gpus=desired_gpus,
-        resources=offered,
+        # The catalog's memory is not exactly that of every driver. The agent compares with NVML's.
+        resources={name: count for name, count in offered.items() if name not in MEMORY_AMOUNTS},
         gpu_memory_mib=gpus.gpu.memory_mib,
         minimum_driver=minimum_driver(gpus.gpu, partitioning.layouts),
         sharing=tuple(
@@ -184,6 +198,7 @@ def offer(
             for s in sharing
         ),
         labels=labels or {},
+        shares=shares,
     )
     return Offer(
         layouts=partitioning.layouts,

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from slicewright.apis.label_keys import PLUGIN_CONFIG_LABEL
 from slicewright.infra import stack_file
 from slicewright.infra.plan.findings import CATALOG, Checked, Stated, refuse
-from slicewright.infra.plan.fractional.engines import engine_labels, fractional_resources
+from slicewright.infra.plan.fractional.engines import (
+    desired_shares,
+    engine_labels,
+    fractional_resources,
+)
 from slicewright.infra.plan.model.fractional import Engine
 from slicewright.infra.plan.model.nodes import (
     NO_GKE_PLUGIN_LABEL,
@@ -84,6 +88,7 @@ def offer_of(
         labels=feature_labels(gpus.gpu, partitioning.layouts, strategy, sharing)
         if discovered
         else None,
+        shares=desired_shares(engine) if engine is not None and by_fractions else None,
     )
     labels = _kept_away(pool, cloud)
     if engine is not None and by_fractions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from slicewright.infra.stack_file.nearest import nearest_names
 
@@ -100,6 +100,19 @@ VALUE_SYNONYMS: Mapping[str, str] = {
     "k8s": "byo",
     "existing": "byo",
 }
+
+
+_MISSPELLED: Final = 0.75
+"""Lowest ratio of difflib between a word and its misspelling."""
+
+
+def is_misspelling(value: str, word: str) -> bool:
+    """True if `value` can only mean `word`, so that conclusions may follow from it."""
+    text = value.casefold()
+    if VALUE_SYNONYMS.get(text) == word:
+        return True
+    folded = word.casefold().replace("_", "-")
+    return bool(nearest_names(text.replace("_", "-"), (folded,), count=1, similarity=_MISSPELLED))
 
 
 def closest_word(value: Any, allowed: Sequence[str]) -> str:

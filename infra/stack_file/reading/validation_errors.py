@@ -24,7 +24,7 @@ from slicewright.infra.stack_file.reading.formatting import (
     format_value,
 )
 from slicewright.infra.stack_file.reading.source import Source
-from slicewright.infra.stack_file.reading.synonyms import closest_word
+from slicewright.infra.stack_file.reading.synonyms import closest_word, is_misspelling
 from slicewright.infra.stack_file.reading.union_tags import MODES, diagnose_tag
 from slicewright.infra.stack_file.reading.unknown_keys import diagnose_unknown_key
 from slicewright.infra.stack_file.schema.constraints import ConstraintError
@@ -82,7 +82,9 @@ def _literal_problem(expected: str, actual: Any, path: Path) -> tuple[Problem, F
         if closest
         else f"write {' or '.join(a or chr(34) * 2 for a in allowed)}",
     )
-    return problem, ReplaceValue(value=closest) if closest else DropValue()
+    if closest and is_misspelling(actual, closest):
+        return problem, ReplaceValue(value=closest)
+    return problem, DropValue()
 
 
 def _constraint_problem(error: Any, actual: Any, path: Path) -> Problem:

@@ -56,6 +56,10 @@ class Fractional(SpecModel):
     """
 
     provider: Literal["hami", "volcano", "vke"]
+    existing: bool = False
+    """The cluster has Volcano already: its scheduler is not installed, and its configuration is
+    checked. The stack installs Volcano's vGPU device plugin. For `cloud: byo`.
+    """
     node_policy: Policy = "binpack"
     """`binpack` fills one node first. `spread` distributes over nodes."""
     gpu_policy: Policy = "spread"

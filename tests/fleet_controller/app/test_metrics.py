@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from slicewright.apis.shares.registration import RegisteredCard
 from slicewright.fleet_controller.app import metrics
 from slicewright.fleet_controller.app.loop import Progress
 from slicewright.fleet_controller.decision.actions import RemoveStartupTaint
@@ -13,9 +14,21 @@ from slicewright.fleet_controller.objects.condition import Condition
 from slicewright.fleet_controller.objects.layout_change import Change
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool import Pool
+from slicewright.fleet_controller.objects.shares import PoolShares
+from tests.fleet_controller.decision.test_shares import pod
 
 NOW = 1_800_000_000.0
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "controller.md"
+
+
+CARD = RegisteredCard(
+    uuid="GPU-0",
+    slots=10,
+    memory_units=15360,
+    compute_percent=100,
+    healthy=True,
+    mode="hami-core",
+)
 
 
 def _progress() -> Progress:
@@ -26,8 +39,18 @@ def _progress() -> Progress:
 
 def _exported(pool: Pool, node: Node, *, leads: bool) -> dict[str, tuple[str, set[str]]]:
     status = {"nodes": {"verified": 2}, "conditions": [{"type": "Verified", "status": "True"}]}
-    pools = [replace(pool, status=status)]
-    text = metrics.text(_progress(), pools, [node], NOW, leads=leads, unreadable={"GPUPool": 1})
+    shares = PoolShares(engine="volcano", namespace="volcano-system")
+    pools = [replace(pool, status=status, shares=shares)]
+    node = replace(node, registered=(CARD,))
+    text = metrics.text(
+        _progress(),
+        pools,
+        [node],
+        NOW,
+        leads=leads,
+        unreadable={"GPUPool": 1},
+        pods_on=lambda name: (pod("volcano", "GPU-0,NVIDIA,1024,10:;"),),
+    )
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
     labels: dict[str, set[str]] = {}
     for name, found in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.MULTILINE):

@@ -11,6 +11,7 @@ import pytest
 from slicewright.apis.names import STARTUP_TAINT_KEY as TAINT
 from slicewright.fleet_controller.cluster.bound_pods import BOUND
 from slicewright.fleet_controller.cluster.observe import Cluster
+from slicewright.fleet_controller.objects.bounds import seconds
 from slicewright.fleet_controller.objects.layout_change import Change, Phase
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.kubeapi import Client, Event
@@ -128,6 +129,23 @@ class TestByNode:
                 cluster.bound._apply(Event(kind, {**raw, "metadata": version}))  # type: ignore[arg-type]
                 wakes.append(cluster.changed.is_set())
         assert wakes == [True, True, False, False]
+
+    def test_a_start_of_volcanos_scheduler_wakes_the_controller(self, cluster: Cluster) -> None:
+        def scheduler(version: int, started: str) -> dict[str, Any]:
+            raw = _pod("volcano-scheduler-1", "system", version, gpus=0, owner="ReplicaSet")
+            raw["metadata"]["labels"] = {"app": "volcano-scheduler"}
+            raw["status"] = {"containerStatuses": [{"state": {"running": {"startedAt": started}}}]}
+            return raw
+
+        cluster.bound.ask_about([])
+        for version, started in ((5, "2026-11-23T09:00:00Z"), (6, "2026-11-23T10:00:00Z")):
+            cluster.changed.clear()
+            cluster.bound._apply(Event("ADDED", scheduler(version, started)))
+            assert cluster.changed.is_set()
+        (pod,) = cluster.bound.schedulers()
+        assert pod.scheduler_started == seconds("2026-11-23T10:00:00Z")
+        cluster.bound._apply(Event("DELETED", scheduler(7, "2026-11-23T10:00:00Z")))
+        assert cluster.bound.schedulers() == ()
 
     def test_a_change_of_what_is_not_kept_of_a_pod_does_not_wake_the_controller(
         self, cluster: Cluster

@@ -11,6 +11,7 @@ from slicewright.fleet_controller.cluster import news
 from slicewright.fleet_controller.objects.condition import Condition
 from slicewright.fleet_controller.objects.node import Joined, Node
 from slicewright.fleet_controller.objects.report import Report
+from slicewright.fleet_controller.objects.shares import NodeLock
 
 _OTHER: dict[str, Any] = {
     "taint_keys": ("another",),
@@ -29,7 +30,15 @@ def test_a_heartbeat_of_a_node_is_no_news(node: Node) -> None:
     assert not news.of_node(node, replace(node, version="101"))
 
 
-@pytest.mark.parametrize("name", [one.name for one in fields(Node) if one.name != "version"])
+def test_hamis_lock_of_a_node_is_no_news(node: Node) -> None:
+    """It comes and goes with each pod."""
+    assert not news.of_node(node, replace(node, share_lock=NodeLock(since=1.0, pod="models/p")))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [one.name for one in fields(Node) if one.name not in ("version", "share_lock")],
+)
 def test_whatever_else_changes_on_a_node_is_news(name: str, node: Node) -> None:
     assert news.of_node(node, replace(node, **{name: _OTHER.get(name, "another")}))
 

@@ -29,6 +29,7 @@ _GIVING = (
     "fleet_controller/pools/status.py",
     "fleet_controller/membership/release.py",
     "fleet_controller/decision/events.py",
+    "fleet_controller/decision/shares.py",
     "apis/reasons/troubles.py",
 )
 _CAMEL_CASE = re.compile(r"[A-Z][a-z]+([A-Z][A-Za-z]*)+")

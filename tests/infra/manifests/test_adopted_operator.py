@@ -321,3 +321,19 @@ def test_device_list_by_mounts_needs_matching_toolkit_and_plugin_settings(
     assert "device_list" not in message
     mended = merged(policy, json.loads(shlex.split(message.splitlines()[-1])[7])["spec"])
     assert wrong(mended, fleet) == set()
+
+
+def test_beside_an_engine_for_fractions_the_operators_device_plugin_must_be_off() -> None:
+    fleet = planned("""\
+cloud: byo
+cluster: {name: lab, context: lab}
+gpu_operator: {existing: true, namespace: nvidia}
+fractional: {provider: volcano}
+node_pools:
+- {name: t4, gpu: {model: T4, count: 4}, nodes: {count: 1}, sharing: fractional}
+""")
+    files = manifests.operator_files(fleet)
+    policy = {"mig": {"strategy": "mixed"}, "daemonsets": {"tolerations": [{"operator": "Exists"}]}}
+    (wrong,) = manifests.mismatches(policy, fleet, files)
+    assert (wrong.field, wrong.required) == ("devicePlugin.enabled", False)
+    assert not manifests.mismatches(policy | {"devicePlugin": {"enabled": False}}, fleet, files)

@@ -147,7 +147,7 @@ def common(cloud: str) -> Iterator[Row]:
         **fleet,
     )
     provider = IN_PLACE if cloud == "byo" else None
-    yield Row("fractional.provider", {"fractional.provider": "vke"}, provider, fraction, **fleet)
+    yield Row("fractional.provider", {"fractional.provider": "volcano"}, REPLACE, fraction, **fleet)
     policy, volcano = (
         {"fractional.compute_policy": "native-burst-share"},
         fraction | {"fractional": {"provider": "vke"}},
@@ -173,8 +173,16 @@ def common(cloud: str) -> Iterator[Row]:
         changed = {"fractional.oversubscription": {name: value}}
         yield Row(f"fractional.oversubscription.{name}", changed, IN_PLACE, fraction, **fleet)
     by_volcano = fraction | {"fractional": {"provider": "volcano"}}
+    yield Row(
+        "fractional.namespace",
+        {"fractional.namespace": "gpu-sharing"},
+        REPLACE,
+        by_volcano,
+        **fleet,
+    )
+    exists = REPLACE if cloud == "byo" else None  # a new cluster has no Volcano
+    yield Row("fractional.existing", {"fractional.existing": True}, exists, by_volcano, **fleet)
     for name, value in (
-        ("namespace", "gpu-sharing"),
         ("repository", "oci://registry.example.com/charts"),
         ("chart_version", "1.15.2"),
         ("plugin_repository", "oci://registry.example.com/charts"),

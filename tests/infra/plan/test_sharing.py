@@ -332,7 +332,7 @@ def test_an_older_plugin_always_rejects_mps_pods_that_request_several_replicas(
         ),
         ({**SLICED, "fail_requests_greater_than_one": False}, "cannot be chosen"),
         ({**SLICED, "replicas": {"mig-1g.5gb": 4}}, "GKE advertises every device"),
-        ("fractional", "HAMi does not run on COS_CONTAINERD"),
+        ("fractional", "engines for fractions do not run on COS_CONTAINERD"),
     ],
 )
 def test_sharing_that_gke_lacks_is_refused(

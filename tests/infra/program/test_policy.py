@@ -20,6 +20,7 @@ from tests.recorder import Made
         ("eks-a100", {"cluster-endpoint", "cluster-protected"}),
         # Fourteen shares of the T4 are offered by the name of a whole GPU.
         ("existing-a100-t4", {"sharing-resource-name"}),
+        ("fractional", set()),
     ],
 )
 def test_only_what_a_stack_file_says_breaks_a_rule(

@@ -45,13 +45,15 @@ STACKS = [
     if s
     not in (
         "existing-a100-t4",
+        "fractional",
         "gke-h100-serving",
         "existing-a100-t4-serving",
         "existing-a100-t4-autoscaling",
     )
 ]
 """Of a cloud, with one pool each and nothing of the user's on it; for existing-a100-t4 there is
-test_existing_cluster.py, for workloads test_workload_objects.py.
+test_existing_cluster.py, for fractional test_fractional_engine.py, for workloads
+test_workload_objects.py.
 """
 Record = Callable[..., list[Any]]
 

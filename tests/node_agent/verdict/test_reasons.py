@@ -285,8 +285,12 @@ CASES: dict[str, tuple[Change, str, str]] = {
 
 def test_every_reason_has_a_case() -> None:
     # `verify` does not find these: test_stale_devices.py, test_layout_change.py,
-    # test_compute_gate.py.
+    # test_compute_gate.py, test_share_checks.py.
     elsewhere = {
+        "AnotherDevicePlugin",
+        "CardUnhealthy",
+        "CardsNotRegistered",
+        "CardsRegisteredWrong",
         "DeviceNodesOutdated",
         "LayoutChangePending",
         "PartitionDoesNotCompute",

@@ -99,6 +99,31 @@ def test_pods_are_asked_for_by_node_and_of_many_nodes_at_once() -> None:
     assert not any("spec.nodeName" in selector for _, selector in many.asked)
 
 
+def test_pods_of_shared_cards_and_pods_without_a_node_are_read() -> None:
+    server = Server(nodes=1)
+    server.items[POOLS][0]["spec"]["shares"] = {
+        "engine": "volcano",
+        "namespace": "volcano-system",
+        "memoryUnitMiB": 1,
+    }
+    server.items["/api/v1/pods"].append(_pod("waits", ""))
+    found = server.found()
+    assert ("/api/v1/pods", "spec.nodeName=,status.phase=Pending") in server.asked
+    assert [pod["metadata"]["name"] for pod in found.sharing["n0"]] == ["pod-n0"]
+    assert "waits" in [pod["metadata"]["name"] for pod in found.pending]
+    server.refuses = {"/api/v1/pods": 403}
+    found = server.found()
+    assert (found.sharing, found.pending) == ({}, ())
+    assert [note.partition(":")[0] for note in found.unread] == ["pods"]
+
+
+def test_pods_are_not_read_for_shares_without_an_engine() -> None:
+    server = Server()
+    found = server.found()
+    assert (found.sharing, found.pending) == ({}, ())
+    assert "/api/v1/pods" not in {path for path, _ in server.asked}
+
+
 def test_a_cluster_without_the_kind_differs_from_one_without_pools() -> None:
     bare = Server()
     bare.refuses[POOLS] = 404

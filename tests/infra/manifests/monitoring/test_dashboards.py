@@ -14,6 +14,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as grafana
 
 from slicewright.infra import manifests
+from slicewright.infra.manifests.monitoring.cards_dashboard import SHARED_CARDS
 from slicewright.infra.manifests.monitoring.chart import NODE_LABELS
 from slicewright.infra.manifests.monitoring.dashboards import DASHBOARDS
 from slicewright.infra.manifests.monitoring.grafana import Dashboard, as_json
@@ -32,6 +33,7 @@ OF_PROMQL = frozenset(
     }
 )
 IDS = [one.uid for one in DASHBOARDS]
+ALL = (*DASHBOARDS, SHARED_CARDS)
 
 
 def catalogue() -> frozenset[str]:
@@ -69,7 +71,7 @@ def test_metric_names_are_extracted_from_queries() -> None:
     assert asked(expr) == {"m:x", "n_total"}
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=IDS)
+@pytest.mark.parametrize("dashboard", ALL, ids=lambda one: one.uid)
 def test_every_metric_of_a_dashboard_is_in_the_reference(dashboard: Dashboard) -> None:
     wanted = {name for expr in queries(dashboard) for name in asked(expr)}
     assert wanted
@@ -111,7 +113,7 @@ def test_every_node_label_in_a_query_is_in_the_allowlist() -> None:
 
 
 def test_prometheus_can_read_every_query(one_tool: Callable[[str], Path], tmp_path: Path) -> None:
-    exprs = [expr for one in DASHBOARDS for expr in queries(one)]
+    exprs = [expr for one in ALL for expr in queries(one)]
     rules = [{"record": f"query_{i}", "expr": expr} for i, expr in enumerate(exprs)]
     promtool = one_tool("promtool")
     assert check(promtool, tmp_path, [{"name": "queries", "rules": rules}]) == ""
@@ -119,7 +121,7 @@ def test_prometheus_can_read_every_query(one_tool: Callable[[str], Path], tmp_pa
     assert check(promtool, tmp_path, [{"name": "queries", "rules": broken}]) != ""
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=IDS)
+@pytest.mark.parametrize("dashboard", ALL, ids=lambda one: one.uid)
 def test_panels_do_not_overlap_and_have_a_number_each(dashboard: Dashboard) -> None:
     panels = as_json(dashboard)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels) == len(dashboard.panels)
@@ -136,7 +138,7 @@ def test_panels_do_not_overlap_and_have_a_number_each(dashboard: Dashboard) -> N
         taken |= cells
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=IDS)
+@pytest.mark.parametrize("dashboard", ALL, ids=lambda one: one.uid)
 def test_every_variable_in_a_query_is_declared(dashboard: Dashboard) -> None:
     known = {"datasource"} | {variable.name for variable in dashboard.variables}
     assert set(re.findall(r"\$\{?(\w+)", json.dumps(as_json(dashboard)))) <= known | {"__all"}
@@ -158,7 +160,7 @@ def test_dashboards_are_config_maps_with_the_sidecars_label() -> None:
     assert config_maps(STACK | {"dashboards": False}) == {}
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=IDS)
+@pytest.mark.parametrize("dashboard", ALL, ids=lambda one: one.uid)
 def test_every_dashboard_field_is_in_grafanas_types(dashboard: Dashboard) -> None:
     """What they do not know they drop, and what they read otherwise they write otherwise."""
     plugins.register_default_plugins()

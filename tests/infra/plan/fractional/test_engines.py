@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slicewright.apis.desired_state import DesiredShares
 from slicewright.infra import plan, stack_file
 from slicewright.infra.plan.fractional.engines import memory_factor
 
@@ -299,14 +300,11 @@ def test_oversubscribed_memory_is_only_given_when_it_is_declared() -> None:
     assert fleet.placement.nodes[0].cards[0].card.memory_mib == 23040
 
 
-def test_up_refuses_each_engine_with_its_reason() -> None:
-    reasons = {
-        provider: plan.unbuildable(planned(written(provider)))[0].reason
-        for provider in ("hami", "volcano", "vke")
-    }
-    assert "not yet proven in a cluster" in reasons["hami"]
-    assert "not yet proven in a cluster" in reasons["volcano"]
-    assert "never merged into Volcano" in reasons["vke"]
+def test_up_refuses_vke_with_its_reason() -> None:
+    assert plan.unbuildable(planned(written("hami"))) == ()
+    assert plan.unbuildable(planned(written("volcano"))) == ()
+    (problem,) = plan.unbuildable(planned(written("vke")))
+    assert "never merged into Volcano" in problem.reason
     assert planned(written("vke")).placement is None
 
 
@@ -326,3 +324,90 @@ def test_card_of_unknown_memory_cannot_be_shared_by_fractions(provider: str) -> 
         "the memory of NVIDIA RTX 123456 is unknown, so its fractions cannot be counted; "
         "share the GPUs by time-slicing, or use a GPU of the catalog"
     )
+
+
+def test_the_agent_compares_memory_with_nvml_and_not_with_the_catalog() -> None:
+    """Drivers differ in the memory of one model, and a node would never match."""
+    (pool,) = planned(written("volcano", oversubscription={"memory_percent": 150})).pools
+    assert pool.offer.resources["volcano.sh/vgpu-memory"] == 4 * (15360 * 150 // 100 // 2)
+    assert pool.offer.expected.resources == {
+        "volcano.sh/vgpu-number": 40,
+        "volcano.sh/vgpu-cores": 400,
+    }
+    assert pool.offer.expected.shares == DesiredShares(
+        engine="volcano", slots=10, memory_percent=150, memory_unit_mib=2
+    )
+    assert planned(written("vke")).pools[0].offer.expected.shares is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"fractional": {"provider": "kai", "plugin_version": "1.12.0"}},
+        {"fractional": {"provider": "kai", "compute_policy": "fixed-share"}},
+        {"fractional": {"provider": "kai", "registry": "r.example.com"}},
+        {"fractional": {}},
+        {"cloud": "gke"},
+        {"pool": {"nodes": {"min": 1, "max": 3}}},
+        {"more": {"sharing": "none"}},
+        {
+            "workloads": [
+                {
+                    "name": "w",
+                    "gpu_share": {**SHARE, "priority": "high", "node_policy": "spread"},
+                    "containers": 2,
+                }
+            ]
+        },
+    ],
+    ids=str,
+)
+def test_nothing_follows_from_a_provider_that_is_wrong(change: Mapping[str, Any]) -> None:
+    """The plan goes on with HAMi, so that other problems are seen, but says nothing of it."""
+    raw = written("kai")
+    if change.get("cloud") == "gke":
+        raw = {
+            "cloud": "gke",
+            "cluster": {"name": "c", "location": "us-central1"},
+            "fractional": {"provider": "kai"},
+            "node_pools": [
+                {
+                    "name": "a",
+                    "machine_type": "a2-highgpu-2g",
+                    "zones": ["us-central1-a"],
+                    "nodes": {"count": 1},
+                    "sharing": "fractional",
+                    "image_type": "UBUNTU_CONTAINERD",
+                }
+            ],
+        }
+    raw |= {key: change[key] for key in ("fractional", "workloads") if key in change}
+    raw["node_pools"][0] |= change.get("pool", {})
+    if "more" in change:
+        raw["node_pools"].append({**raw["node_pools"][0], "name": "b", **change["more"]})
+    assert set(refusals(raw)) == {"fractional.provider"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "place", "reason"),
+    [
+        (written("hami", existing=True), "fractional.existing", "only Volcano's scheduler"),
+        (
+            copy.deepcopy(EKS) | {"fractional": {"provider": "volcano", "existing": True}},
+            "fractional.existing",
+            "has no Volcano yet; write false, or cloud: byo",
+        ),
+        (
+            written("volcano", existing=True, chart_version="1.15.1"),
+            "fractional.chart_version",
+            "has no effect on a Volcano that exists",
+        ),
+    ],
+)
+def test_an_existing_engine_is_volcano_in_an_existing_cluster(
+    raw: dict[str, Any], place: str, reason: str
+) -> None:
+    said = refusals(raw)
+    assert set(said) == {place}
+    assert reason in said[place]
