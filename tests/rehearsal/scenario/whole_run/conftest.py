@@ -17,7 +17,7 @@ import pytest
 from slicewright.kubeapi import ApiError, Client, Unreachable, list_and_watch
 from slicewright.rehearsal.cluster.control_plane import process_images
 from slicewright.rehearsal.cluster.node import launcher
-from slicewright.rehearsal.host.toolchain import Toolchain
+from slicewright.rehearsal.host.toolchain import Toolchain, ensure, workload_tools
 from slicewright.rehearsal.scenario import checkpoints
 from slicewright.rehearsal.scenario import environment as environments
 from slicewright.rehearsal.scenario.engine_runs import Engine
@@ -238,6 +238,13 @@ def make_environment_with_prometheus(
 ) -> Iterator[Make]:
     """As make_environment; Prometheus and its operator run in them."""
     with _making(monitoring_toolchain, confined) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_environment_with_volcano(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
+    """As make_environment; Volcano's scheduler and controllers run in them."""
+    with _making(ensure(print, (workload_tools.VOLCANO,)), confined) as make:
         yield make
 
 
