@@ -40,6 +40,7 @@ HOMONYMS: Mapping[str, Mapping[str, str]] = {
         "infra/stack_file/schema/eks/pools.py": "an EKS pool's `update`",
         "infra/stack_file/schema/gke/upgrade.py": "a GKE pool's `upgrade`",
         "infra/stack_file/schema/workloads/served.py": "a workload's key",
+        "infra/manifests/fractional/hami.py": "DaemonSet",
         "infra/manifests/workloads/objects.py": "Deployment and PodDisruptionBudget",
         "policy/rules/drivers.py": "the GPU operator's upgradePolicy",
     },

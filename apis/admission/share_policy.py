@@ -116,18 +116,7 @@ def _names(condition: str) -> str:
 
 def _validations(name: EngineName) -> Iterator[Manifest]:
     engine = ENGINES[name]
-    yield {
-        "expression": f"object.spec.?schedulerName.orValue('') == {literal(engine.scheduler)}",
-        "message": f"the pod requests shares of GPUs, and only {engine.title}'s scheduler "
-        f"allocates them: by another scheduler it would run without a card of its own. Write "
-        f"schedulerName: {engine.scheduler}"
-        + (
-            ", or repair HAMi's webhook, which sets it (not for privileged containers)"
-            if name == "hami"
-            else ""
-        ),
-        "reason": "Forbidden",
-    }
+    yield _by_the_engines_scheduler(engine, by_webhook=name == "hami")
     yield {
         "expression": "object.spec.?nodeName.orValue('') == ''",
         "message": "the pod requests shares of GPUs and has a nodeName, so no scheduler allocates "
@@ -139,20 +128,36 @@ def _validations(name: EngineName) -> Iterator[Manifest]:
         f"request memory or compute of GPUs without {engine.cards}, so they would get no card. "
         f"Add {engine.cards}: the number of cards; the amounts are of each card",
     )
+    cut = "would cut that to 100 % without a word" if name == "hami" else "has no such card"
     yield _forbid(
         "tooMuch",
-        f"request more than 100 % of a card; {engine.title} "
-        + ("would cut that to 100 % without a word" if name == "hami" else "has no such card")
-        + ". The amounts are of each card: divide the total by the number of cards",
+        f"request more than 100 % of a card; {engine.title} {cut}. The amounts are of each card: "
+        "divide the total by the number of cards",
     )
     if name == "volcano":
-        yield {
-            "expression": "variables.sharing.size() <= 1",
-            "messageExpression": "'containers ' + variables.sharing.join(', ') + "
-            + literal(f" {_SEVERAL}"),
-            "message": f"containers of the pod {_SEVERAL}",
-            "reason": "Forbidden",
-        }
+        yield _in_one_container()
+
+
+def _by_the_engines_scheduler(engine: Engine, *, by_webhook: bool) -> Manifest:
+    """by_webhook: True if the engine's webhook names the scheduler."""
+    webhook = ", or repair HAMi's webhook, which sets it (not for privileged containers)"
+    return {
+        "expression": f"object.spec.?schedulerName.orValue('') == {literal(engine.scheduler)}",
+        "message": f"the pod requests shares of GPUs, and only {engine.title}'s scheduler "
+        f"allocates them: by another scheduler it would run without a card of its own. Write "
+        f"schedulerName: {engine.scheduler}{webhook if by_webhook else ''}",
+        "reason": "Forbidden",
+    }
+
+
+def _in_one_container() -> Manifest:
+    return {
+        "expression": "variables.sharing.size() <= 1",
+        "messageExpression": "'containers ' + variables.sharing.join(', ') + "
+        + literal(f" {_SEVERAL}"),
+        "message": f"containers of the pod {_SEVERAL}",
+        "reason": "Forbidden",
+    }
 
 
 _SEVERAL: Final = (

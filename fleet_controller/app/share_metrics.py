@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from slicewright.apis.shares.allocation import CardShare
+from slicewright.apis.shares.registration import RegisteredCard
 from slicewright.fleet_controller.membership.membership import memberships
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.node_pods import NodePod
@@ -16,92 +19,114 @@ PodsOn = Callable[[str], Sequence[NodePod]]
 """Returns the pods of a node."""
 
 
+@dataclass(frozen=True)
+class _SharedNode:
+    """A node whose GPUs an engine shares, with the pods on it."""
+
+    pool: Pool
+    node: Node
+    pods: Sequence[NodePod]
+
+    @property
+    def unit_bytes(self) -> int:
+        assert self.pool.shares is not None
+        return self.pool.shares.memory_unit_mib * _MIB
+
+    def shares(self, uuid: str) -> list[CardShare]:
+        """The shares of a card."""
+        return [
+            share
+            for pod in self.pods
+            if pod.shares
+            for share in pod.shares.allocated
+            if share.uuid == uuid
+        ]
+
+
 def share_families(
     pools: Sequence[Pool], nodes: Sequence[Node], pods_on: PodsOn
 ) -> tuple[Family, ...]:
     """Nothing if no engine shares GPUs."""
-    shared = [pool for pool in pools if pool.shares is not None]
-    if not shared:
+    shared = [
+        _SharedNode(pool, node, pods_on(node.name))
+        for pool, members in memberships([pool for pool in pools if pool.shares], nodes)
+        for node in members
+    ]
+    if not any(pool.shares for pool in pools):
         return ()
-    memory: list[Sample] = []
-    compute: list[Sample] = []
-    pods: list[Sample] = []
-    by_pod: list[Sample] = []
-    for pool, members in memberships(shared, nodes):
-        without = 0
-        for node in members:
-            on_node = pods_on(node.name)
-            without += sum(_lacks_share(pod, pool) for pod in on_node)
-            for sums in _card_sums(pool, node, on_node):
-                memory += sums[0]
-                compute += sums[1]
-            by_pod += _pod_samples(pool, node, on_node)
-        pods.append(Sample(labels(pool=pool.name), without))
     return (
-        Family(
+        _gauge(
             "slicewright_card_memory_bytes",
-            "gauge",
             "Memory of a shared card by state: registered by the engine, allocated to pods.",
-            tuple(memory),
+            (sample for node in shared for sample in _memory(node)),
         ),
-        Family(
+        _gauge(
             "slicewright_card_compute_ratio",
-            "gauge",
             "Compute of a shared card by state: registered by the engine, allocated to pods.",
-            tuple(compute),
+            (sample for node in shared for sample in _compute(node)),
         ),
-        Family(
+        _gauge(
             "slicewright_pod_card_memory_bytes",
-            "gauge",
             "Memory of a shared card that the engine has allocated to a pod.",
-            tuple(by_pod),
+            (sample for node in shared for sample in _by_pod(node)),
         ),
-        Family(
+        _gauge(
             "slicewright_pods_without_share",
-            "gauge",
             "Pods that request shares and are bound to a node of the pool without any.",
-            tuple(pods),
+            _without_share(pools, shared),
         ),
     )
 
 
-def _card_sums(
-    pool: Pool, node: Node, pods: Sequence[NodePod]
-) -> Iterator[tuple[tuple[Sample, ...], tuple[Sample, ...]]]:
-    """The samples of memory and of compute of each card."""
-    assert pool.shares is not None
-    unit = pool.shares.memory_unit_mib * _MIB
-    shares = [share for pod in pods if pod.shares for share in pod.shares.allocated]
-    for card in node.registered:
-        of_card = [share for share in shares if share.uuid == card.uuid]
-        amounts = {
-            "registered": (card.memory_units, card.compute_percent),
-            "allocated": (
-                sum(share.memory_units for share in of_card),
-                sum(share.compute_percent for share in of_card),
-            ),
-        }
-        marks = {
-            state: labels(pool=pool.name, node=node.name, uuid=card.uuid, state=state)
-            for state in amounts
-        }
-        yield (
-            tuple(Sample(marks[state], units * unit) for state, (units, _) in amounts.items()),
-            tuple(Sample(marks[state], percent / 100) for state, (_, percent) in amounts.items()),
+def _gauge(name: str, meaning: str, samples: Iterable[Sample]) -> Family:
+    return Family(name, "gauge", meaning, tuple(samples))
+
+
+def _memory(shared: _SharedNode) -> Iterator[Sample]:
+    for card in shared.node.registered:
+        allocated = sum(share.memory_units for share in shared.shares(card.uuid))
+        yield from _states(
+            shared, card, card.memory_units * shared.unit_bytes, allocated * shared.unit_bytes
         )
 
 
-def _pod_samples(pool: Pool, node: Node, pods: Sequence[NodePod]) -> Iterator[Sample]:
-    assert pool.shares is not None
-    for pod in pods:
+def _compute(shared: _SharedNode) -> Iterator[Sample]:
+    for card in shared.node.registered:
+        allocated = sum(share.compute_percent for share in shared.shares(card.uuid))
+        yield from _states(shared, card, card.compute_percent / 100, allocated / 100)
+
+
+def _states(
+    shared: _SharedNode, card: RegisteredCard, registered: float, allocated: float
+) -> Iterator[Sample]:
+    for state, amount in (("registered", registered), ("allocated", allocated)):
+        marks = labels(pool=shared.pool.name, node=shared.node.name, uuid=card.uuid, state=state)
+        yield Sample(marks, amount)
+
+
+def _by_pod(shared: _SharedNode) -> Iterator[Sample]:
+    for pod in shared.pods:
         by_card: dict[str, int] = {}
         for share in pod.shares.allocated if pod.shares else ():
             by_card[share.uuid] = by_card.get(share.uuid, 0) + share.memory_units
         for uuid, units in by_card.items():
             marks = labels(
-                pool=pool.name, node=node.name, uuid=uuid, namespace=pod.namespace, pod=pod.name
+                pool=shared.pool.name,
+                node=shared.node.name,
+                uuid=uuid,
+                namespace=pod.namespace,
+                pod=pod.name,
             )
-            yield Sample(marks, units * pool.shares.memory_unit_mib * _MIB)
+            yield Sample(marks, units * shared.unit_bytes)
+
+
+def _without_share(pools: Sequence[Pool], shared: Sequence[_SharedNode]) -> Iterator[Sample]:
+    for pool in pools:
+        if pool.shares is not None:
+            count = sum(
+                _lacks_share(pod, pool) for node in shared if node.pool is pool for pod in node.pods
+            )
+            yield Sample(labels(pool=pool.name), count)
 
 
 def _lacks_share(pod: NodePod, pool: Pool) -> bool:

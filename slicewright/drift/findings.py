@@ -20,6 +20,8 @@ class Between(Enum):
     SILICON = "layout and silicon"
     """The layouts that the pools declare, and the readings of the GPUs by the agents."""
     OPERATOR = "declared and installed operator"
+    ENGINE = "plan and scheduler of shares"
+    """The placement of shares of GPUs in the plan, and the configuration of Volcano's scheduler."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,9 @@ class Drift:
     findings: tuple[Finding, ...]
     unseen: tuple[Unseen, ...]
     compared: tuple[Between, ...]
-    """The comparisons that apply to this stack: OPERATOR only with an operator of ours."""
+    """The comparisons that apply to this stack: OPERATOR only with an operator of ours, ENGINE only
+    with Volcano.
+    """
 
     @property
     def state(self) -> str:

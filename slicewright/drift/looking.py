@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from slicewright.drift.engine import engine_drift, is_compared
 from slicewright.drift.findings import Between, Drift, Finding, Unseen
 from slicewright.drift.gpu_operator import operator_drift
-from slicewright.drift.reading import read_operator
+from slicewright.drift.reading import read_operator, read_scheduler_config
 from slicewright.drift.resources import cloud_drift, pending_creations, program_drift
 from slicewright.drift.silicon import silicon_drift
 from slicewright.infra.plan import FleetPlan
 from slicewright.kubeapi import ApiError, Unreachable
 from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.looking import CannotLook, found_in
+from slicewright.live.objects import UnreadObject
 from slicewright.preview.steps import NotAPreview, Preview, read_preview
 from slicewright.teardown.engine import EngineFailed
 
@@ -53,6 +55,8 @@ class Looking:
         }
         if self.fleet.operator is not None:
             looks[Between.OPERATOR] = self._operator
+        if is_compared(self.fleet):
+            looks[Between.ENGINE] = self._share_scheduler
         holders = self.holders()
         findings, unseen = ([], []) if holders else self._compare_all(looks)
         # A run that began meanwhile counts, too: the comparisons are then from different moments.
@@ -100,6 +104,17 @@ class Looking:
             for unread_object in installed.unread
         ]
         return operator_drift(installed, self.fleet, self.stack), unseen
+
+    def _share_scheduler(self) -> _Compared:
+        access = self.cluster()
+        unread: list[UnreadObject] = []
+        try:
+            data = read_scheduler_config(access.client(), self.fleet, unread)
+        except (ApiError, Unreachable) as e:
+            raise CannotLook(why(e, access)) from None
+        if unread:
+            return [], [Unseen(between=Between.ENGINE, why=str(item)) for item in unread]
+        return engine_drift(data, self.fleet), []
 
 
 def _under_way(between: Between, holders: Sequence[str], stack: str) -> Unseen:

@@ -79,6 +79,19 @@ def read_operator(client: Client, fleet: FleetPlan) -> Installed:
     )
 
 
+def read_scheduler_config(
+    client: Client, fleet: FleetPlan, unread: list[UnreadObject]
+) -> Mapping[str, Any] | None:
+    """Returns the data of Volcano's scheduler's ConfigMap, None if there is none. unread: gets an
+    unreadable one. Raises ApiError or Unreachable.
+    """
+    namespace = manifests.engine_namespace(fleet)
+    assert namespace is not None
+    path = path_of("v1", "configmaps", manifests.VOLCANO_CONFIG_MAP, namespace)
+    config = _object(client, _CONFIG_MAP, path, unread)
+    return None if config is None else config.get("data") or {}
+
+
 def chart_version(
     client: Client, namespace: str, release: str, unread: list[UnreadObject]
 ) -> str | None:

@@ -9,9 +9,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from slicewright.apis.shares.engines import ENGINES
 from slicewright.drift.findings import Between, Finding, Unseen
 from slicewright.fleet_controller.membership.membership import memberships
 from slicewright.fleet_controller.objects.node import Node
+from slicewright.infra import manifests
 from slicewright.infra.plan import FleetPlan, GkeFleetPlan, PoolPlan
 from slicewright.live import next_steps
 from slicewright.live.fleet import fleet_of
@@ -23,6 +25,10 @@ _PARTITIONS: Final = frozenset(
     ("WrongLayout", "LayoutIncomplete", "NotPartitioned", "UnwantedMig", "ComputeInstanceMissing")
 )
 """Reasons for partitioning the GPUs again. Source: slicewright.node_agent.verdict."""
+
+
+_REGISTRATIONS: Final = frozenset(("CardsNotRegistered", "CardsRegisteredWrong"))
+"""Reasons for restarting the device plugin of an engine for fractions."""
 
 
 _LONGEST_REASON, _LONGEST_MESSAGE = 253, 4096
@@ -105,10 +111,20 @@ def _of_node(
 
 
 def _again(reason: str, node: Node, pool: PoolPlan, fleet: FleetPlan) -> str:
-    """The command that has the node's GPUs partitioned again. Empty if that would not help."""
+    """The command that has the node's GPUs partitioned or registered again. Empty if that would
+    not help.
+    """
+    name = shlex.quote(node.name)
+    shares = pool.offer.expected.shares
+    if shares is not None and reason in _REGISTRATIONS:
+        (plugin,) = (chart for chart in manifests.engine_charts(fleet) if chart.device_plugin)
+        namespace = shlex.quote(plugin.namespace)
+        return (
+            f"kubectl -n {namespace} delete pod -l {ENGINES[shares.engine].plugin_pods} "
+            f"--field-selector spec.nodeName={name}"
+        )
     if reason not in _PARTITIONS:
         return ""
-    name = shlex.quote(node.name)
     if pool.offer.mig_config is not None and fleet.operator is not None:
         namespace = shlex.quote(fleet.operator.namespace)
         # mig-manager compares the GPUs with the node's label when it starts, and never later.

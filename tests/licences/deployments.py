@@ -69,6 +69,19 @@ CHART_REPOSITORIES: Mapping[str, str] = {
 }
 
 
+ENGINES: Mapping[str, tuple[str, ...]] = {
+    "hami": (
+        "docker.io/liangjw/kube-webhook-certgen",
+        "docker.io/projecthami/hami",
+        "registry.k8s.io/kube-scheduler",
+    ),
+    "volcano": ("docker.io/volcanosh/vc-controller-manager", "docker.io/volcanosh/vc-scheduler"),
+    "volcano-vgpu-device-plugin": ("docker.io/projecthami/volcano-vgpu-device-plugin",),
+}
+"""Charts of engines for fractions -> the images of their values.yaml, without parts that are off.
+"""
+
+
 def _byo(**keys: Any) -> dict[str, Any]:
     stack = yaml.safe_load(
         (_ROOT / "stacks" / "Pulumi.existing-a100-t4-autoscaling.yaml").read_text()
@@ -82,11 +95,25 @@ def _eks(mode: str, **pool: Any) -> dict[str, Any]:
     return {"cloud": "eks", "cluster": cluster, "node_pools": [{**_EKS_POOL, **pool}]}
 
 
+def _shared(provider: str) -> dict[str, Any]:
+    pool = {
+        "name": "a",
+        "machine_type": "g4dn.12xlarge",
+        "nodes": {"count": 1},
+        "sharing": "fractional",
+    }
+    cluster = {"name": "c", "region": "us-west-2"}
+    fractional = {"provider": provider}
+    return {"cloud": "eks", "cluster": cluster, "fractional": fractional, "node_pools": [pool]}
+
+
 FLEETS: Mapping[str, Mapping[str, Any]] = {
     "monitoring": _byo(monitoring=_MONITORED),
     "KEDA": _byo(monitoring=_MONITORED, pod_autoscaling={}),
     "prometheus-adapter": _byo(monitoring=_MONITORED, pod_autoscaling={"by": "prometheus-adapter"}),
     "driver": _byo(gpu_operator={"driver": {"enabled": True}}),
+    "HAMi": _shared("hami"),
+    "Volcano": _shared("volcano"),
     "GKE": _GKE,
     "cluster-autoscaler": _eks("cluster-autoscaler"),
     "Karpenter": _eks("karpenter", release_version="1.35.0-20260714"),
@@ -120,6 +147,10 @@ def deployed() -> tuple[frozenset[str], frozenset[str]]:
                 images |= set(images_in(resource.inputs))
                 continue
             inputs = resource.inputs
+            if inputs["chart"] in ENGINES:
+                names.add(inputs["chart"])
+                images |= set(ENGINES[inputs["chart"]])
+                continue
             chart = charts.find(
                 inputs["chart"],
                 repository=(inputs.get("repositoryOpts") or {}).get("repo"),

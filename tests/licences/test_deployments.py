@@ -10,6 +10,7 @@ import pytest
 
 from tests.licences.deployments import (
     CHART_REPOSITORIES,
+    ENGINES,
     PARTS,
     default_addresses,
     deployed,
@@ -44,7 +45,8 @@ def test_every_default_image_and_chart_of_a_stack_file_is_among_those_deployed()
     repositories = {text for key, text in addresses.items() if key.endswith(".repository")}
     assert len(repositories) > 3
     assert repositories == set(CHART_REPOSITORIES.values())
-    assert CHART_REPOSITORIES.keys() | set().union(*PARTS.values()) == TABLE["charts"].keys()
+    charts = CHART_REPOSITORIES.keys() | ENGINES.keys() | set().union(*PARTS.values())
+    assert charts == TABLE["charts"].keys()
 
 
 def test_every_image_of_a_page_has_a_row() -> None:

@@ -59,7 +59,9 @@ def test_nodes_of_a_cloud_are_deleted_with_their_pool() -> None:
 def test_another_existing_cluster_is_shown_without_contradiction() -> None:
     lines = told(written("fractional"), written("existing-a100-t4"))
     assert [line for line in lines if "replace:" in line] == [
-        "fleet: replace: cluster.context shared -> gpu-sharing"
+        "fleet: replace: cluster.context shared -> gpu-sharing",
+        "fleet: replace: fractional.provider hami -> none",
+        "fleet: replace: fractional.existing False -> none",
     ]
     assert [line for line in lines if line.startswith("pool")] == [
         "pool shared: gone, its nodes and the pods on them stay",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from slicewright.infra.manifests.fractional.charts import engine_charts
 from slicewright.infra.plan import FleetPlan, GkeFleetPlan
 from slicewright.infra.stack_file import PodGuard
 
@@ -21,4 +22,9 @@ def exempt_namespaces(fleet: FleetPlan, guard: PodGuard) -> list[str]:
     """
     operator = [fleet.operator.namespace] if fleet.operator is not None else []
     of_gke = _GKE_NAMESPACES if isinstance(fleet, GkeFleetPlan) else ()
-    return sorted({*operator, *of_gke, *guard.exempt_namespaces})
+    return sorted({*operator, *of_gke, *_device_plugins(fleet), *guard.exempt_namespaces})
+
+
+def _device_plugins(fleet: FleetPlan) -> list[str]:
+    """The namespaces of an engine's device plugin, which asks for all GPUs of unverified nodes."""
+    return [chart.namespace for chart in engine_charts(fleet) if chart.device_plugin]

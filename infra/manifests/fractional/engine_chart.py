@@ -25,6 +25,8 @@ class EngineChart:
     address: ChartAddress
     version: str
     values: JsonObject
+    device_plugin: bool
+    """True if it has the device plugin, which uses all GPUs of nodes that are not verified yet."""
     creates_namespace: bool = True
     """False if the namespace is Kubernetes' own."""
     awaited: bool = True

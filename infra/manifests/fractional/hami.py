@@ -36,6 +36,7 @@ def hami_chart(fleet: FleetPlan, engine: Engine) -> EngineChart:
         address=chart_address(_CHART, settings.repository or _REPOSITORY),
         version=settings.chart_version or _VERSION,
         values=_values(fleet, engine),
+        device_plugin=True,
     )
 
 

@@ -53,6 +53,7 @@ def _chart(fleet: FleetPlan, engine: Engine) -> EngineChart:
         address=chart_address(_CHART, settings.repository or _REPOSITORY),
         version=settings.chart_version or _VERSION,
         values=_values(fleet, engine),
+        device_plugin=False,
     )
 
 
@@ -64,6 +65,7 @@ def _plugin_chart(fleet: FleetPlan, engine: Engine) -> EngineChart:
         address=chart_address(_PLUGIN, settings.plugin_repository or _PLUGIN_REPOSITORY),
         version=settings.plugin_version or _PLUGIN_VERSION,
         values=_plugin_values(fleet, engine),
+        device_plugin=True,
         creates_namespace=False,
         awaited=False,
     )

@@ -154,7 +154,8 @@ def _card_score(provider: str, card: PlacedCard, pod: SharingPod) -> float:
 
 
 def _node_score(provider: str, node: PlacedNode) -> float:
-    cards = [card for card in node.cards if not card.card.lost]
+    # HAMi counts lost cards too. Volcano scores by the kubelet's resources, which lack them.
+    cards = [card for card in node.cards if provider == "hami" or not card.card.lost]
     total_mib = sum(card.card.memory_mib for card in cards)
     used_mib = total_mib - sum(card.free_mib for card in cards)
     if provider != "hami":

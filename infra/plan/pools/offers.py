@@ -183,9 +183,8 @@ def _partitioning(
         return (yield from bottlerocket_partitioning(native, path, gpus))
     match pool.partition:
         case stack_file.Unpartitioned():
-            # HAMi's device plugin takes the place of NVIDIA's, and no operand changes MIG there.
-            fractional = isinstance(pool.sharing, stack_file.FractionalSharing)
-            return unpartitioned(gpus, by_mig_manager=cloud != "gke" and not fractional)
+            # Also under an engine for fractions: GPUs that were partitioned before must be whole.
+            return unpartitioned(gpus, by_mig_manager=cloud != "gke")
         case stack_file.Native() as partition:
             if cloud != "gke":
                 return None  # refused elsewhere

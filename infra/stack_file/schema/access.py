@@ -31,7 +31,8 @@ class PodGuard(SpecModel):
 
     exempt_namespaces: tuple[NamespaceName, ...] = ()
     """Exempt namespaces, such as for monitoring, storage and network plugins. The namespaces of
-    Kubernetes, slicewright and the GPU operator, and on GKE of its agents, are always exempt.
+    Kubernetes, slicewright, the GPU operator and the engine for fractions, and on GKE of its
+    agents, are always exempt.
     """
 
 

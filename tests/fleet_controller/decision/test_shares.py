@@ -259,3 +259,9 @@ def test_a_warning_comes_exactly_if_a_card_has_more_than_it_has(
     )
     said = warnings(decided(pool("volcano"), node("volcano"), *pods))
     assert ("CardOvercommitted" in said) == over
+
+
+@BOTH
+def test_pods_with_shares_leave_before_a_layout_changes(engine: EngineName) -> None:
+    """A pool that turns to MIG is drained of them, as of pods with whole GPUs."""
+    assert pod(engine, SHARE).gpus

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slicewright.infra import plan, stack_file
+from slicewright.infra import manifests, plan, stack_file
 from slicewright.infra.components.fleet.adopted_operator import WrongSettings
 from slicewright.infra.manifests.fractional.volcano import scheduler_config
 from tests.recorder import Made, recorded
@@ -166,3 +166,22 @@ def test_the_kubelet_is_not_asked_which_pod_has_which_shared_card() -> None:
     (container,) = pod["containers"]
     mounts = {mount["name"] for mount in container["volumeMounts"]}
     assert mounts <= {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize(
+    ("fractional", "exempt"),
+    [
+        ({"provider": "hami"}, {"hami-system"}),
+        ({"provider": "hami", "namespace": "shares"}, {"shares"}),
+        ({"provider": "volcano"}, {"kube-system"}),
+    ],
+)
+def test_the_pod_guard_lets_the_device_plugin_reach_the_gpus(
+    fractional: dict[str, str], exempt: set[str]
+) -> None:
+    """It asks for all GPUs of nodes that are not verified yet."""
+    raw = {**EXISTING, "fractional": fractional, "pod_guard": {}}
+    fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    assert fleet.pod_guard is not None
+    namespaces = set(manifests.exempt_namespaces(fleet, fleet.pod_guard))
+    assert namespaces == {"gpu-operator"} | exempt

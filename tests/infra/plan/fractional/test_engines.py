@@ -411,3 +411,16 @@ def test_an_existing_engine_is_volcano_in_an_existing_cluster(
     said = refusals(raw)
     assert set(said) == {place}
     assert reason in said[place]
+
+
+@pytest.mark.parametrize("provider", ["hami", "volcano"])
+def test_gpus_that_were_partitioned_are_made_whole_by_the_rollout(provider: str) -> None:
+    """Without a layout, nobody would turn MIG off, and the pool would never be verified."""
+    raw = written(provider)
+    raw["node_pools"][0]["gpu"] = {"model": "A100-40", "count": 8}
+    (pool,) = planned(raw).pools
+    assert pool.offer.mig_config == "all-disabled"
+    assert pool.offer.expected.partitioner == "mig-manager"
+    assert pool.offer.expected.shares is not None
+    (t4,) = planned(written(provider)).pools
+    assert t4.offer.mig_config is None, "it has no MIG"

@@ -284,3 +284,30 @@ def test_the_order_of_equal_pods_changes_no_count(
     first = place_pods(engine, nodes(4, 4), asking)
     second = place_pods(engine, nodes(4, 4), [asking[i] for i in order])
     assert counts(first) == counts(second)
+
+
+@pytest.mark.parametrize(("provider", "counts"), [("hami", [2, 1]), ("volcano", [1, 2])])
+def test_a_lost_card_counts_in_the_score_of_hamis_nodes_only(
+    provider: str, counts: list[int]
+) -> None:
+    """HAMi sums over all cards of a node (pkg/scheduler/policy/node_policy.go)."""
+    whole = SharedCard(memory_mib=16384, compute_percent=100, slots=10)
+    lost = SharedCard(memory_mib=16384, compute_percent=100, slots=10, lost=True)
+    nodes = [
+        SharedNode(name="n0", pool="p", cards=(lost, whole)),
+        SharedNode(name="n1", pool="p", cards=(whole, whole)),
+    ]
+    pods = [
+        SharingPod(
+            name=f"w-{i}",
+            workload="w",
+            cards=1,
+            memory_mib=1024,
+            compute_percent=10,
+            node_policy="spread",
+            gpu_policy="binpack",
+        )
+        for i in range(3)
+    ]
+    placed = place_pods(provider, nodes, pods)
+    assert [sum(len(c.shares) for c in node.cards) for node in placed.nodes] == counts
