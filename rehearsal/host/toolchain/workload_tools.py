@@ -223,7 +223,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     _of_flux("kustomize-controller", field="kustomize_controller", expected_s=300),
     _of_flux("source-controller", field="source_controller", expected_s=600),
-    _of_volcano("vc-scheduler", field="volcano_scheduler", package="scheduler", expected_s=200),
+    _of_volcano("vc-scheduler", field="volcano_scheduler", package="scheduler", expected_s=240),
     _of_volcano(
         "vc-controller-manager",
         field="volcano_controllers",

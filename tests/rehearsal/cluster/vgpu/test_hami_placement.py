@@ -110,46 +110,45 @@ POLICIES = st.sampled_from(("binpack", "spread"))
 
 @settings(max_examples=examples(200), deadline=None)
 @given(pods=st.lists(REQUESTS, max_size=20), node=POLICIES, card=POLICIES, lost=st.integers(0, 7))
-def test_no_card_gives_more_than_it_has_and_the_plan_draws_the_same(
+def test_no_card_gives_more_than_it_has_and_a_lost_card_gives_nothing(
     pods: list[Request], node: Policy, card: Policy, lost: int
 ) -> None:
     nodes = empty(2, 4)
     broken = nodes[f"n{lost // 4}"]
     broken[lost % 4] = CardUsage(**{**vars(broken[lost % 4]), "healthy": False})
-    whole = SharedCard(memory_mib=16384, compute_percent=100, slots=10)
-    gone = SharedCard(memory_mib=16384, compute_percent=100, slots=10, lost=True)
-    drawn = [
-        SharedNode(
-            name=name,
-            pool="p",
-            cards=tuple(whole if one.healthy else gone for one in cards),
-        )
-        for name, cards in nodes.items()
-    ]
-    fitting = 0
     for request in pods:
-        fitting += isinstance(place(nodes, request, node=node, card=card), Choice)
+        place(nodes, request, node=node, card=card)
     for used in (one for cards in nodes.values() for one in cards):
         assert used.used_mib <= 16384
         assert used.used_percent <= 100
         assert used.healthy or not used.containers
-    planned = place_pods(
-        "hami",
-        drawn,
-        [
-            SharingPod(
-                name=f"w-{i}",
-                workload="w",
-                cards=request.cards,
-                memory_mib=request.memory_mib,
-                compute_percent=request.compute_percent,
-                node_policy=node,
-                gpu_policy=card,
-            )
-            for i, request in enumerate(pods)
-        ],
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(pods=st.lists(REQUESTS, max_size=20), node=POLICIES, card=POLICIES)
+def test_the_plan_draws_each_pod_on_the_same_card(
+    pods: list[Request], node: Policy, card: Policy
+) -> None:
+    nodes = empty(2, 4)
+    fitting = sum(
+        isinstance(place(nodes, request, node=node, card=card), Choice) for request in pods
     )
+    whole = SharedCard(memory_mib=16384, compute_percent=100, slots=10)
+    drawn = [SharedNode(name=name, pool="p", cards=(whole,) * 4) for name in nodes]
+    planned = place_pods("hami", drawn, [shape(i, pod, node, card) for i, pod in enumerate(pods)])
     assert [[len(c.shares) for c in one.cards] for one in planned.nodes] == [
         [c.containers for c in cards] for cards in nodes.values()
     ]
     assert fitting == len(pods) - len(planned.misfits)
+
+
+def shape(number: int, request: Request, node: Policy, card: Policy) -> SharingPod:
+    return SharingPod(
+        name=f"w-{number}",
+        workload="w",
+        cards=request.cards,
+        memory_mib=request.memory_mib,
+        compute_percent=request.compute_percent,
+        node_policy=node,
+        gpu_policy=card,
+    )
