@@ -419,6 +419,16 @@ def monitoring_toolchain(toolchain: Toolchain) -> Toolchain:
 
 
 @pytest.fixture(scope="session")
+def volcano_toolchain(toolchain: Toolchain) -> Toolchain:
+    """With Volcano's scheduler and controllers. A session's, so that it is obtained before a whole
+    run changes HOME.
+    """
+    if TOOLCHAIN_VARIABLE in os.environ:
+        return toolchain
+    return ensure(print, (workload_tools.VOLCANO,))
+
+
+@pytest.fixture(scope="session")
 def triton_toolchain(toolchain: Toolchain) -> Toolchain:
     """With NVIDIA's Triton; skips where it cannot run, as with a Python that it does not know."""
     if TOOLCHAIN_VARIABLE in os.environ:

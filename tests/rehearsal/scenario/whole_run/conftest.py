@@ -17,7 +17,7 @@ import pytest
 from slicewright.kubeapi import ApiError, Client, Unreachable, list_and_watch
 from slicewright.rehearsal.cluster.control_plane import process_images
 from slicewright.rehearsal.cluster.node import launcher
-from slicewright.rehearsal.host.toolchain import Toolchain, ensure, workload_tools
+from slicewright.rehearsal.host.toolchain import Toolchain
 from slicewright.rehearsal.scenario import checkpoints
 from slicewright.rehearsal.scenario import environment as environments
 from slicewright.rehearsal.scenario.engine_runs import Engine
@@ -242,9 +242,9 @@ def make_environment_with_prometheus(
 
 
 @pytest.fixture(scope="module")
-def make_environment_with_volcano(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
+def make_environment_with_volcano(volcano_toolchain: Toolchain, confined: Path) -> Iterator[Make]:
     """As make_environment; Volcano's scheduler and controllers run in them."""
-    with _making(ensure(print, (workload_tools.VOLCANO,)), confined) as make:
+    with _making(volcano_toolchain, confined) as make:
         yield make
 
 
