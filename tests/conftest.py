@@ -82,6 +82,7 @@ TOOL_FIXTURES = frozenset(
             "whole_toolchain",
             "triton_toolchain",
             "monitoring_toolchain",
+            "volcano_toolchain",
             "one_tool",
             "go",
             "cross_check",
