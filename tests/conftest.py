@@ -86,6 +86,7 @@ TOOL_FIXTURES = frozenset(
             "whole_toolchain",
             "triton_toolchain",
             "monitoring_toolchain",
+            "volcano_toolchain",
             "one_tool",
             "go",
             "cross_check",
@@ -407,6 +408,16 @@ def whole_toolchain(toolchain: Toolchain) -> Toolchain:
 def monitoring_toolchain(toolchain: Toolchain) -> Toolchain:
     """With Prometheus, its operator and promtool."""
     return toolchain if TOOLCHAIN_VARIABLE in os.environ else ensure(print, {"monitoring"})
+
+
+@pytest.fixture(scope="session")
+def volcano_toolchain(toolchain: Toolchain) -> Toolchain:
+    """With Volcano's scheduler and controllers. A session's, so that it is obtained before a whole
+    run changes HOME.
+    """
+    if TOOLCHAIN_VARIABLE in os.environ:
+        return toolchain
+    return ensure(print, (workload_tools.VOLCANO,))
 
 
 @pytest.fixture(scope="session")

@@ -56,20 +56,9 @@ def unrehearsable(fleet: FleetPlan) -> list[stack_file.Problem]:
 
 
 def _of_workloads(fleet: FleetPlan) -> Iterator[stack_file.Problem]:
-    yield from _engine(fleet)
     yield from _new_volumes(fleet)
     yield from _monitoring(fleet)
     yield from _autoscalers(fleet)
-
-
-def _engine(fleet: FleetPlan) -> Iterator[stack_file.Problem]:
-    if fleet.engine is not None:
-        yield stack_file.Problem(
-            path=("fractional",),
-            reason=f"{_CANNOT} its nodes have no device plugin of an engine for fractions",
-            instead="for a rehearsal write sharing: time-slicing or mps",
-            source=_KUBELET,
-        )
 
 
 def _monitoring(fleet: FleetPlan) -> Iterator[stack_file.Problem]:

@@ -242,6 +242,13 @@ def make_environment_with_prometheus(
 
 
 @pytest.fixture(scope="module")
+def make_environment_with_volcano(volcano_toolchain: Toolchain, confined: Path) -> Iterator[Make]:
+    """As make_environment; Volcano's scheduler and controllers run in them."""
+    with _making(volcano_toolchain, confined) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
 def make_environment_with_all_tools(whole_toolchain: Toolchain, confined: Path) -> Iterator[Make]:
     """As make_environment; Triton, Prometheus, its operator and KEDA run in them."""
     with _making(whole_toolchain, confined) as make:
