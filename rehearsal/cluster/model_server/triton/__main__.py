@@ -48,19 +48,37 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         flush=True,
     )
     backend = interpreter(Path(tempfile.mkdtemp()), triton.wheels(program))
-    libraries, library_path = python.library.parent, environment.get("LD_LIBRARY_PATH")
+    libraries = [without_cuda(backend.parent), *_paths(environment), python.library.parent]
     os.execve(  # noqa: S606 - no shell
         program,
         [str(program), *arguments_of(arguments, program, environment.get(ADDRESS, ""))],
         {
             **environment,
             "PATH": f"{backend}:{environment.get('PATH', os.defpath)}",
-            "LD_LIBRARY_PATH": f"{library_path}:{libraries}" if library_path else str(libraries),
+            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
             classifier.SHARE: str(share),
             classifier.TURNS: str(turns.DIRECTORY / device.uuid),
             classifier.PROCESS: environment.get(ADDRESS, str(os.getpid())),
         },
     )
+
+
+def without_cuda(at: Path) -> Path:
+    """Makes a directory whose libcuda cannot be loaded, so that tritonserver starts without GPUs.
+
+    The simulated libcuda has the driver's calls for the agent's proof, and not those of the CUDA
+    runtime inside tritonserver, which would fail as with a driver that is too old. Its models
+    compute without CUDA.
+    """
+    libraries = at / "without-cuda"
+    libraries.mkdir()
+    (libraries / "libcuda.so.1").write_text("no ELF file\n")
+    return libraries
+
+
+def _paths(environment: Mapping[str, str]) -> list[str]:
+    library_path = environment.get("LD_LIBRARY_PATH")
+    return [library_path] if library_path else []
 
 
 def share_of(device: Device, observation: Observation) -> float:
