@@ -47,7 +47,7 @@ FULL: dict[str, Any] = {
     "instance_store": "raid0",
     "instance_metadata": {"hop_limit": 64},
     "instance_tags": {"cost-center": "research"},
-    "update": {"max_unavailable_percent": 100},
+    "update": {"max_unavailable": "100%"},
 }
 KARPENTER = {
     "mode": "karpenter",

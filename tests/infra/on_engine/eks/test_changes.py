@@ -181,7 +181,7 @@ def test_updates_and_repair_change_in_place_and_repair_is_turned_off_by_its_key(
         "wait_minutes": 5,
         "action": "reboot",
     }
-    half = {"update": {"max_unavailable_percent": 50}}
+    half = {"update": {"max_unavailable": "50%"}}
     for pool, update, repair in (
         (
             {**half, "repair": {"max_parallel": 1, "rules": [rule]}},

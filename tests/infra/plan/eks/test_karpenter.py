@@ -44,7 +44,7 @@ FULL: Mapping[str, Any] = {
     "instance_store": "raid0",
     "instance_metadata": {"hop_limit": 2},
     "instance_tags": {"cost-center": "research"},
-    "update": {"max_unavailable_percent": 20},
+    "update": {"max_unavailable": "20%"},
 }
 ALL_KEYS = {
     "mode": "karpenter",

@@ -217,7 +217,7 @@ def blue_green(soak: str = "3600s", **policy: Any) -> dict[str, Any]:
             {
                 "upgrade": {
                     "mode": "blue-green",
-                    "batch_percent": 25,
+                    "batch_nodes": "25%",
                     "batch_soak_minutes": 10,
                     "soak_minutes": 0,
                 }
@@ -249,8 +249,8 @@ def test_placement_and_location_policy_are_as_asked(record_cloud: Record) -> Non
         ({"upgrade": {"mode": "surge", "max_unavailable": 0}}, "are 0 together"),
         ({"upgrade": {"mode": "surge", "max_surge": 20}}, "are 21 together"),
         (
-            {"upgrade": {"mode": "blue-green", "batch_nodes": 1, "batch_percent": 5}},
-            "a number of nodes or a part of all, not both",
+            {"upgrade": {"mode": "blue-green", "batch_percent": 5}},
+            "batch_percent is now batch_nodes: 5%",
         ),
         ({"upgrade": {"mode": "blue-green", "soak_minutes": 10_081}}, "after seven days"),
         ({"capacity": "flex-start", "nodes": EMPTY, "upgrade": "surge"}, "in its own way"),
