@@ -25,7 +25,7 @@ STACK_FILE_KEYS: Mapping[str, str] = {
     "pods": "evict",
 }
 """Field -> its key in a stack file, if that differs."""
-WORDS = ("canary", "evict", "pods", "quarantine", "timeout_s")
+WORDS = ("evict", "pods", "quarantine", "timeout_s")
 """Names that other things have, too. They count as an attribute of a policy."""
 HOMONYMS: Mapping[str, Mapping[str, str]] = {
     "max_unavailable": {
