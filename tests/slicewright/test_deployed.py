@@ -143,7 +143,7 @@ def test_a_fleet_that_the_history_does_not_have_is_not_written(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "Stack has never been updated"])
-def test_what_is_no_history_is_refused(text: str) -> None:
+def test_an_invalid_history_is_refused(text: str) -> None:
     with pytest.raises(NotAHistory):
         read_page(text)
 

@@ -31,7 +31,7 @@ def test_a_fleet_without_monitoring_shows_no_monitoring_lines() -> None:
     assert plan_json.as_json(fleet)["monitoring"] is None
 
 
-def test_what_is_not_made_is_not_shown() -> None:
+def test_disabled_monitoring_is_not_shown() -> None:
     lines = monitoring_lines(planned(STACK | {"alerts": False, "dashboards": False}))
     assert not [line for line in lines if "rules" in line or "dashboards" in line]
     managed = monitoring_lines(planned({"prometheus": "managed"}, "gke"))

@@ -271,7 +271,7 @@ def test_the_name_of_a_node_that_runs_needs_a_fault(
     assert "for a running node add --fault xid, lost-gpu, repartition" in said
 
 
-def test_a_node_that_is_not_there_cannot_be_broken(
+def test_a_missing_node_cannot_be_broken(
     capsys: pytest.CaptureFixture[str], running: Environment
 ) -> None:
     where = ("--stack", "gke-h100", "--directory", running.root.parent)

@@ -310,7 +310,7 @@ def test_a_negative_count_is_an_error() -> None:
         geometry.check(A100, {"1g.5gb": -1})
 
 
-def test_an_unknown_profile_is_found_behind_a_count_that_is_too_large() -> None:
+def test_an_unknown_profile_is_reported_besides_an_excessive_count() -> None:
     layout = {"1g.5gb": 100, "9g.5gb": 1}
     answer = geometry.check(A100, layout)
     assert isinstance(answer, Misfit)

@@ -120,7 +120,7 @@ def test_partitions_that_are_never_advertised_are_checked_all_the_same() -> None
     assert set(found) == {(*POOL, "partition"), (*POOL, "partition", "layout")}
 
 
-def test_starts_are_checked_even_where_there_are_too_many_instances() -> None:
+def test_starts_are_checked_even_with_too_many_instances() -> None:
     four = "{profile: 4g.20gb, start: %s}"
     found = host(
         f"[{{index: 0, instances: [{four % 1}, {{profile: 4g.20gb}}, {four % 0}, "

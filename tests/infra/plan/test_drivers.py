@@ -219,7 +219,7 @@ def test_a_device_plugin_too_old_for_a_profiles_ending_is_refused(
         assert "#1807" in problem.source
 
 
-def test_faults_of_nvidias_plugin_do_not_concern_gkes_own() -> None:
+def test_faults_of_nvidias_plugin_do_not_concern_gkes_plugin() -> None:
     pool = {
         "name": "a",
         "machine_type": "g4-standard-48",

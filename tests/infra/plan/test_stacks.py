@@ -183,7 +183,7 @@ def test_s2_refusals(instances: list[dict[str, Any]], said: str) -> None:
     assert said in refusal(raw)
 
 
-def test_s2_without_starts_placements_are_found() -> None:
+def test_s2_without_starts_gets_disjoint_placements() -> None:
     raw = written("hosts-a100")
     raw["hosts"][0]["gpus"][0]["instances"] = [
         {"profile": "3g.20gb"},
@@ -218,7 +218,7 @@ def test_s3_requests_are_totals_over_cards() -> None:
 
 @pytest.mark.parametrize("node", ["binpack", "spread"])
 @pytest.mark.parametrize("gpu", ["binpack", "spread"])
-def test_s3_nodes_and_cards_are_chosen_by_policies_of_their_own(node: str, gpu: str) -> None:
+def test_s3_nodes_and_cards_have_separate_policies(node: str, gpu: str) -> None:
     """S3-14 to -16"""
     fractional = {"provider": "hami", "node_policy": node, "gpu_policy": gpu}
     (share,) = planned({**written("fractional"), "fractional": fractional}).workloads

@@ -45,7 +45,7 @@ def test_the_api_that_is_off_is_named(doctor: Doctor, api: str) -> None:
     assert f"gcloud services enable {api}.googleapis.com --project acme" in said
 
 
-def test_without_the_api_of_organisation_policies_their_constraints_are_not_asked(
+def test_constraints_are_not_read_without_the_api_of_organisation_policies(
     doctor: Doctor,
 ) -> None:
     names = ["compute", "container", "iam", "cloudresourcemanager", "serviceusage"]
@@ -196,7 +196,7 @@ def test_without_credentials_the_one_message_says_how_to_log_in(
     assert said.count("\n") == 1
 
 
-def test_without_an_answer_it_says_whom_it_asked(
+def test_a_missing_answer_names_the_endpoint(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as closed:

@@ -33,7 +33,7 @@ def test_wrong_use_is_one_message(
     assert (out, err) == ("", f"slicewright doctor: {said}\n")
 
 
-def test_a_wrong_stack_file_is_reported_before_anything_is_asked(
+def test_a_wrong_stack_file_is_reported_before_any_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "Pulumi.x.yaml"

@@ -111,9 +111,7 @@ def test_a_backend_whose_locks_are_not_read_says_of_none(
     assert lock_queries.holders("prod") == ()
 
 
-def test_a_pulumi_that_is_not_there_is_no_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_pulumi_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotAsk, match="install it"):
         lock_queries.holders("prod")

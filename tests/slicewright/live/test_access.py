@@ -107,7 +107,7 @@ def test_a_file_that_is_no_kubeconfig_is_named_without_its_content(
 
 
 @pytest.mark.parametrize("command", [["status"], ["rollout", "pause", "a100"]])
-def test_what_is_no_kubeconfig_is_wrong_use_and_a_missing_one_is_not(
+def test_an_invalid_kubeconfig_is_wrong_use_and_a_missing_one_is_not(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(_write(tmp_path / "config", "- 1"))

@@ -84,7 +84,7 @@ def test_a_budget_that_has_just_changed_is_not_believed() -> None:
     assert "has changed, and its status is not yet updated" in why
 
 
-def test_what_stays_anyway_and_what_is_ending_take_nothing_of_a_budget() -> None:
+def test_pods_that_stay_or_are_ending_use_no_budget() -> None:
     ending = pod("a", "n0")
     ending["metadata"]["deletionTimestamp"] = "2026-11-27T00:00:00Z"
     bare = pod("b", "n0")

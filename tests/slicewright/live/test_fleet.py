@@ -386,7 +386,7 @@ class TestAsks:
         assert "back into service unchanged: n1" in asked.messages
 
     @pytest.mark.parametrize(("verb", "now"), [("pause", "paused"), ("abort", "aborted")])
-    def test_what_is_so_already_is_not_written(
+    def test_an_annotation_that_is_already_set_is_not_written(
         self, verb: Any, now: str, rolling: PoolView
     ) -> None:
         assert derive_annotation(verb, rolling, now).value is None

@@ -49,7 +49,7 @@ def test_a_lock_that_says_less_is_not_judged(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", b"\xff"])
-def test_what_is_no_lock_is_not_judged(text: str | bytes) -> None:
+def test_an_invalid_lock_is_unreadable(text: str | bytes) -> None:
     with pytest.raises(Unreadable):
         read_lock("k.json", text)
 

@@ -55,7 +55,7 @@ def test_a_load_balancer_in_anothers_vpc_needs_a_service_that_has_it() -> None:
     assert balancer("vpc-else", DNSName="WEB.elb.amazonaws.com").proof
 
 
-def test_what_hangs_on_a_load_balancer_is_proven_with_it() -> None:
+def test_the_proof_of_a_load_balancer_covers_its_groups() -> None:
     listed = {"LoadBalancerArn": "arn:lb", "LoadBalancerName": "a1", "SecurityGroups": ["sg-lb"]}
     mine = balancer_leftover(listed, TAGS, "ml", LIFE)
     theirs = balancer_leftover({**listed, "LoadBalancerName": "x"}, TAGS, "ml", LIFE)
@@ -152,7 +152,7 @@ def disk(created: str = AFTER.isoformat()) -> Leftover:
     return volume_leftover(shown, "ml")
 
 
-def test_what_a_volume_says_of_its_disk_is_what_counts() -> None:
+def test_the_policy_of_a_volume_decides_about_its_disk() -> None:
     def judged(
         policy: str | None, *, created: str = AFTER.isoformat(), claimed: bool = True
     ) -> Any:
@@ -170,7 +170,7 @@ def test_what_a_volume_says_of_its_disk_is_what_counts() -> None:
     assert judged("Delete", claimed=False).proof
 
 
-def test_a_snapshot_that_was_brought_to_the_cluster_is_not_its_own() -> None:
+def test_an_imported_snapshot_does_not_belong_to_the_cluster() -> None:
     made = snapshot("s", EBS)
     brought = {**made, "spec": {**made["spec"], "source": {"snapshotHandle": "snap-s"}}}
     assert life_of(Objects(snapshots=[made])).named_if_later == {("snapshot", "snap-s")}
@@ -179,7 +179,7 @@ def test_a_snapshot_that_was_brought_to_the_cluster_is_not_its_own() -> None:
     assert life_of(Objects(snapshots=[undecided])).retained == {("snapshot", "snap-s")}
 
 
-def test_what_was_to_be_retained_once_stays_so() -> None:
+def test_a_retained_resource_remains_retained() -> None:
     key = ("disk", "vol-1")
     life = Life(retained=frozenset({key})).joined(Life(named=frozenset({key})))
     assert (life.named, life.retained) == (frozenset(), {key})

@@ -104,7 +104,7 @@ def test_an_autoscaler_mapping_without_mode_is_refused() -> None:
     assert "mode: is missing; write mode: cluster-autoscaler or karpenter" in found
 
 
-def test_gke_has_an_autoscaler_of_its_own() -> None:
+def test_autoscaler_is_refused_on_gke() -> None:
     raw = {
         "cloud": "gke",
         "cluster": {"name": "c", "location": "us-central1", "autoscaler": NAME},

@@ -266,7 +266,7 @@ node_pools:
 """
 
 
-def test_each_boot_layout_has_agents_of_its_own(record: Callable[..., list[Made]]) -> None:
+def test_each_boot_layout_has_a_daemonset_of_agents(record: Callable[..., list[Made]]) -> None:
     made = record("test", fleet=FLEET)
 
     def inputs(kind: str, name: str) -> Any:

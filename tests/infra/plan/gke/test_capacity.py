@@ -132,7 +132,7 @@ EMPTY = {"min": 0, "max": 2}
         ({"mode": "queued", "max_run_hours": 168}, None, {"enabled": True}, "604800s"),
     ],
 )
-def test_machines_that_come_later_are_asked_for_without_reservations_and_nodes(
+def test_machines_that_come_later_are_requested_without_reservations_and_nodes(
     record_cloud: Record, capacity: Any, flex_start: Any, queued: Any, run_time: Any
 ) -> None:
     pool = sent(record_cloud, capacity=capacity, nodes=EMPTY)
@@ -226,13 +226,13 @@ def blue_green(soak: str = "3600s", **policy: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_how_nodes_are_upgraded_is_as_asked(
+def test_upgrade_settings_are_sent_as_written(
     record_cloud: Record, pool: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     assert sent(record_cloud, **pool)["upgradeSettings"] == settings
 
 
-def test_placement_and_location_policy_are_as_asked(record_cloud: Record) -> None:
+def test_placement_and_location_policy_are_sent_as_written(record_cloud: Record) -> None:
     plain = sent(record_cloud, nodes=EMPTY)
     assert "placementPolicy" not in plain
     assert "locationPolicy" not in plain["autoscaling"]
