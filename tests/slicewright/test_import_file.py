@@ -96,7 +96,7 @@ def test_a_missing_preview_is_one_message(capsys: pytest.CaptureFixture[str]) ->
     assert "/nonexistent: No such file or directory" in capsys.readouterr().err
 
 
-def test_without_a_project_the_id_is_not_known(
+def test_the_id_is_unknown_without_a_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()

@@ -100,7 +100,7 @@ def test_twelve_layouts_of_base_profiles_are_maximal() -> None:
     }
 
 
-def test_no_sum_of_slices_alone_decides_what_fits() -> None:
+def test_no_sum_of_slices_alone_decides_whether_a_layout_fits() -> None:
     """Without the sum of memory 32 impossible layouts pass, without that of compute 9; with seven
     OFA engines instead of one, 203 fit instead of 127.
     """

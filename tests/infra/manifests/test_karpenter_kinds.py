@@ -153,7 +153,7 @@ def test_every_object_is_as_karpenter_defines_it(client: Client, body: dict[str,
         ("NodeOverlay", ("capacity", "cpu"), "1"),
     ],
 )
-def test_the_definitions_refuse_what_is_wrong(
+def test_the_definitions_refuse_invalid_objects(
     client: Client, kind: str, path: tuple[str | int, ...], value: object
 ) -> None:
     body = copy.deepcopy(next(o for o in reversed(objects()) if o["kind"] == kind))

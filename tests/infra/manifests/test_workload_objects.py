@@ -89,7 +89,7 @@ def test_s0_is_probed_every_twenty_seconds_once_started() -> None:  # S0-47
         assert asked["periodSeconds"] == 20
 
 
-def test_the_start_up_budget_is_what_the_file_says_and_nothing_ends_the_server_before() -> None:
+def test_the_server_is_not_ended_before_the_start_up_budget_of_the_file() -> None:
     # S0-48
     startup = container()["startupProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] == 65 * 60
@@ -201,7 +201,7 @@ def test_up_does_not_wait_for_replicas_that_have_no_place() -> None:
             assert one["metadata"].get("annotations") == expected
 
 
-def test_a_service_keeps_its_annotations_where_it_is_not_awaited() -> None:
+def test_a_service_that_is_not_awaited_keeps_its_annotations() -> None:
     made = objects(("replicas", 9), of=1).service
     assert made is not None
     assert made["spec"]["type"] == "LoadBalancer"

@@ -323,7 +323,7 @@ CARDS = "workloads: [{name: w, gpu_share: {memory: 2Gi, compute_percent: 20, car
 
 
 @pytest.mark.parametrize(("cards", "policy"), [(1, "fixed-share"), (2, "native-burst-share")])
-def test_vke_nodes_and_pods_have_the_same_policy_which_allows_several_cards_where_needed(
+def test_vke_nodes_and_pods_share_a_policy_that_allows_the_requested_cards(
     cards: int, policy: str
 ) -> None:
     raw = yaml.safe_load(VKE + CARDS % cards)

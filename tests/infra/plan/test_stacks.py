@@ -126,7 +126,7 @@ def test_s1_versions_of_plugin_and_feature_discovery_can_be_pinned() -> None:  #
 
 
 @pytest.mark.parametrize("part", ["driver", "toolkit"])
-def test_s1_what_the_machine_image_has_is_not_installed_again(part: str) -> None:
+def test_s1_components_of_the_machine_image_cannot_be_installed(part: str) -> None:
     """S1-04, -11, -18"""
     raw = written("eks-a100")
     raw["gpu_operator"][part] = {"enabled": True}
@@ -307,7 +307,7 @@ def test_s4_pods_choose_nodes_by_these_labels() -> None:
     assert "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED" in a100[f"nvidia.com/{one}.product"]
 
 
-def test_without_feature_discovery_no_label_is_expected() -> None:
+def test_labels_are_expected_only_with_feature_discovery() -> None:
     """GKE's nodes have no GPU feature discovery; HAMi's have another device plugin."""
     for stack in ("gke-h100", "fractional"):
         for pool in planned(written(stack)).pools:

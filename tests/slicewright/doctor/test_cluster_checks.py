@@ -75,7 +75,7 @@ def wrong(
     return [finding for finding in found if finding.verdict != "ok"]
 
 
-def test_nothing_is_wrong_with_a_cluster_that_has_what_is_needed() -> None:
+def test_a_cluster_with_all_prerequisites_passes() -> None:
     assert wrong() == []
 
 

@@ -91,7 +91,7 @@ def test_all_pages_are_read_with_a_token_that_anybody_gets(served: str) -> None:
         ("elsewhere", "redirects to another server"),
     ],
 )
-def test_a_registry_that_says_nothing_is_not_seen(served: str, path: str, why: str) -> None:
+def test_a_silent_registry_is_not_seen(served: str, path: str, why: str) -> None:
     found = registry.tags(served, path)
     assert isinstance(found, NotAnswered)
     assert why in found.why

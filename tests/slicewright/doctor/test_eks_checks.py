@@ -202,7 +202,7 @@ def test_a_quota_without_answer_is_never_a_pass(fleet: EksFleetPlan) -> None:
     assert found.detail == "could not be checked: the right ec2:Something is missing"
 
 
-def test_a_cluster_that_this_stack_made_is_no_clash(fleet: EksFleetPlan) -> None:
+def test_the_cluster_of_this_stack_does_not_clash(fleet: EksFleetPlan) -> None:
     """And its VPC is counted already."""
     assert of(fleet, answers(cluster=True, vpcs=5), "yes") == []
 

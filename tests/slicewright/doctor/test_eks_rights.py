@@ -195,7 +195,7 @@ def test_iam_is_called_in_the_region_of_the_aws_partition() -> None:
         (f"arn:aws:iam::{ACCOUNT}:root", False, None),
     ],
 )
-def test_whose_policies_count_follows_from_what_sts_says(
+def test_the_checked_principal_follows_from_the_answer_of_sts(
     arn: str, user: bool, role: str | None
 ) -> None:
     assert (is_user(arn), role_of(arn)) == (user, role)

@@ -66,7 +66,7 @@ def test_the_same_refusal_of_all_constraints_is_one_finding() -> None:
     assert "compute.requireShieldedVm, iam.disableServiceAccountCreation" in found.subject
 
 
-def test_each_answer_is_a_line_with_what_mends_it() -> None:
+def test_each_answer_is_a_line_with_its_remedy() -> None:
     fleet = planned()
     off = NotAnswered(why="orgpolicy.googleapis.com is off")
     answers = dict.fromkeys(constraints_needed(fleet), True) | {"compute.requireShieldedVm": off}

@@ -44,7 +44,7 @@ def test_a_wrong_stack_file_is_reported_before_any_request(
     assert "Pulumi.x.yaml" in err
 
 
-def test_without_the_clouds_library_it_says_what_to_install(
+def test_a_missing_cloud_library_is_reported_with_the_package_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

@@ -124,7 +124,7 @@ def test_a_deleted_or_changed_config_map_is_drift(
     assert changed.heal.startswith(f"kubectl -n gpu-operator delete configmap {name} && pulumi up")
 
 
-def test_a_policy_that_is_gone_is_made_again_from_the_release(
+def test_a_deleted_policy_is_restored_from_the_release(
     fleet: FleetPlan, installed: OperatorObjects
 ) -> None:
     (found,) = operator_drift(replace(installed, policy=None), fleet, "eks-a100")

@@ -36,7 +36,7 @@ def _write(file: Path, config: Any) -> Path:
     return file
 
 
-def test_without_options_it_is_the_current_context_of_the_home_directory(tmp_path: Path) -> None:
+def test_the_default_context_is_the_current_one_of_the_home_directory(tmp_path: Path) -> None:
     _write(tmp_path / "home/.kube/config", _config("home"))
     assert access(None, None).context.server == "https://home:6443"
 

@@ -220,7 +220,7 @@ def test_a_stack_file_with_problems_is_refused(
     assert "cluster" in capsys.readouterr().err
 
 
-def test_an_interrupt_ends_it_with_what_was_done_by_then(
+def test_an_interrupted_load_test_reports_its_requests(
     servers: list[replica.Replica], key_file: str
 ) -> None:
     command = [sys.executable, "-m", "slicewright.cli", "load", "-s", STACK, "llm"]
@@ -243,7 +243,7 @@ def test_an_interrupt_ends_it_with_what_was_done_by_then(
     assert found["whole"]["answered"] > 0
 
 
-def test_without_locust_it_says_how_to_get_it(
+def test_a_missing_locust_is_reported_with_its_installation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(engine.importlib.util, "find_spec", lambda _: None)

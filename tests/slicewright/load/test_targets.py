@@ -77,7 +77,7 @@ def test_a_load_balancer_has_an_address(ingress: dict[str, str], url: str) -> No
         ("ClusterIP", "is reachable only from inside the cluster"),
     ],
 )
-def test_without_an_address_the_other_ways_are_named(kind: str, why: str) -> None:
+def test_a_workload_without_an_address_names_other_ways(kind: str, why: str) -> None:
     with pytest.raises(targets.NoAddress) as refused:
         targets.service_targets(client(service=service(kind)), workload())
     said = str(refused.value)

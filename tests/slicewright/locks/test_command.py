@@ -175,7 +175,7 @@ def test_attributes_that_are_whole_or_of_another_stack_stay(
     assert file.exists()
 
 
-def test_attributes_of_a_stack_that_somebody_works_on_stay(unlock: Unlock) -> None:
+def test_attributes_of_a_stack_in_use_stay(unlock: Unlock) -> None:
     file = unlock.file("stacks/fleet/prod.json.attrs", "")
     unlock.lock("a", pid=os.getpid())
     assert unlock()[0] == 1
@@ -193,7 +193,7 @@ def test_pulumi_cloud_is_cancelled_only_with_the_option(unlock: Unlock) -> None:
     assert unlock.cancelled == "cancel --yes --non-interactive --stack prod"
 
 
-def test_cancel_is_refused_where_the_lock_says_whose_it_is(unlock: Unlock) -> None:
+def test_cancel_is_refused_for_a_lock_with_a_known_owner(unlock: Unlock) -> None:
     file = unlock.lock("a")
     code, _ = unlock("--cancel")
     assert (code, file.exists(), unlock.cancelled) == (cli.BAD_INPUT, True, "")

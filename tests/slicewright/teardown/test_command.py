@@ -78,7 +78,9 @@ def destroy(
     return made
 
 
-def test_without_a_terminal_it_wants_yes(destroy: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_destroy_without_a_terminal_requires_yes(
+    destroy: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     code, _, err = destroy()
     assert code == cli.BAD_INPUT

@@ -221,7 +221,7 @@ def test_a_run_that_was_cut_off_leaves_its_proof_for_the_next(world: World) -> N
     assert world.pulumi.exported() == {"deployment": {"resources": []}}
 
 
-def test_without_that_proof_the_disk_stays_and_is_shown(world: World) -> None:
+def test_a_disk_without_that_proof_stays_and_is_shown(world: World) -> None:
     own = use(world, "own")
     world.api.deaf = True
     world.pulumi.read_only = True
@@ -378,9 +378,7 @@ def put_snapshot(world: World, name: str, *, of: str, created: str) -> str:
 
 
 @pytest.mark.parametrize("audit", [True, False])
-def test_the_audit_log_stays_unless_somebody_says_otherwise(
-    on_eks: World, aws_of_eks: Aws, *, audit: bool
-) -> None:
+def test_the_audit_log_stays_by_default(on_eks: World, aws_of_eks: Aws, *, audit: bool) -> None:
     log = {"clusterLogging": [{"types": ["api", "audit"], "enabled": True}]}
     if audit:
         aws_of_eks.call("eks", "UpdateClusterConfig", name="p4d", logging=log)

@@ -69,7 +69,7 @@ def test_the_proof_of_a_load_balancer_covers_its_groups() -> None:
     assert not target_group_leftover(target, TAGS, "ml", LIFE, frozenset()).proof
 
 
-def test_a_tag_on_somebodys_machine_does_not_make_it_karpenters() -> None:
+def test_a_tag_on_another_machine_does_not_prove_that_karpenter_owns_it() -> None:
     """Whoever may tag could have an administrator end it."""
     machine = {"InstanceId": "i-1", "VpcId": "vpc-else", "Tags": KARPENTER, "LaunchTime": AFTER}
     marked = instance_leftover(machine, "ml", LIFE)
@@ -100,7 +100,7 @@ def test_a_launch_template_is_known_by_its_security_group() -> None:
         (AFTER, [{"RoleName": "r"}], False),
     ],
 )
-def test_a_profile_with_somebodys_role_or_an_earlier_one_is_not_proven(
+def test_a_profile_with_another_role_or_an_earlier_profile_is_not_proven(
     created: datetime | None, roles: list[Any], *, proven: bool
 ) -> None:
     one = {"InstanceProfileName": "ml_1", "CreateDate": created, "Roles": roles}
@@ -188,7 +188,7 @@ def test_a_retained_resource_remains_retained() -> None:
 @pytest.mark.parametrize(
     ("kind", "choice"), [("disk", "disks"), ("log group", "logs"), ("load balancer", "unproven")]
 )
-def test_an_agreement_is_about_what_was_shown(kind: str, choice: str) -> None:
+def test_a_confirmation_covers_only_listed_resources(kind: str, choice: str) -> None:
     marked = Leftover(kind=kind, id="x", mark="a tag", proof="")
     assert f"--{choice} delete to delete it" in Permission(listed=frozenset()).why_kept(marked)
     agreed = {choice: "delete"}
@@ -266,7 +266,7 @@ def test_pools_that_wait_for_a_controller_that_does_not_run_are_named(
     assert waiting_pools(shared, state) == waiting
 
 
-def test_disks_are_all_written_out_before_the_question_and_what_stays_has_its_reason() -> None:
+def test_the_prompt_lists_all_disks_and_the_reason_for_each_that_stays() -> None:
     goes = [
         Leftover(kind="disk", id=f"vol-{number}", mark="a tag", proof="named", held=CLUSTER_EXISTS)
         for number in range(40)

@@ -86,7 +86,7 @@ def test_snapshots_and_addresses_go_with_the_disks(
     assert world.inventory() == {}
 
 
-def test_plain_destroy_is_refused_for_what_the_cluster_left(world: World) -> None:
+def test_plain_destroy_is_refused_for_leftovers_of_the_cluster(world: World) -> None:
     def meanwhile() -> None:
         pass
 
@@ -100,7 +100,7 @@ def test_plain_destroy_is_refused_for_what_the_cluster_left(world: World) -> Non
     assert kinds[world.subject.cloud] <= set(world.inventory())
 
 
-def test_nothing_is_left_where_the_clusters_controllers_work(world: World) -> None:
+def test_working_controllers_of_the_cluster_leave_no_leftovers(world: World) -> None:
     looked = world.teardown().look()
     assert looked.inventory is not None
     assert [len(looked.inventory.balancers), looked.inventory.claims] == [2, ("ml/models",)]
@@ -180,7 +180,7 @@ def test_an_encrypted_kubeconfig_is_an_obstacle(world: World) -> None:
     assert run(world, replace(FAST, unreachable=True, disks="delete")).clean
 
 
-def test_without_a_kubernetes_provider_it_goes_on_and_says_what_it_did_not_see(
+def test_a_teardown_without_a_kubernetes_provider_continues_and_names_unseen_objects(
     world: World,
 ) -> None:
     """As after a `pulumi destroy` that was killed between the provider and the cluster."""

@@ -243,6 +243,6 @@ def test_the_program_installs_the_autoscaler_on_the_system_pool_after_its_role(
     assert trust["Statement"][0]["Principal"] == {"Service": "pods.eks.amazonaws.com"}
 
 
-def test_without_the_key_no_autoscaler_resource_is_created(record: Record) -> None:
+def test_no_autoscaler_resource_is_created_by_default(record: Record) -> None:
     made = record("test", fleet=json.dumps(written(autoscaler=None)))
     assert not [m.name for m in made if "autoscaler" in m.name]

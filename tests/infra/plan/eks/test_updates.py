@@ -53,7 +53,7 @@ def group(record_cloud: Callable[..., list[Made]], pool: str) -> Mapping[str, An
         ),
     ],
 )
-def test_nodes_are_recreated_as_many_at_a_time_as_is_written(
+def test_the_update_config_has_the_limit_of_the_stack_file(
     record_cloud: Callable[..., list[Made]], pool: str, config: dict[str, Any]
 ) -> None:
     found = group(record_cloud, pool)
@@ -62,7 +62,7 @@ def test_nodes_are_recreated_as_many_at_a_time_as_is_written(
     assert "nodeRepairConfig" not in found
 
 
-def test_repair_is_sent_only_where_it_is_stated(record_cloud: Callable[..., list[Made]]) -> None:
+def test_repair_is_sent_only_if_declared(record_cloud: Callable[..., list[Made]]) -> None:
     found = group(record_cloud, "repair: {}")["nodeRepairConfig"]
     assert found == {"enabled": True}
     assert group(record_cloud, "repair: {enabled: false}")["nodeRepairConfig"] == {"enabled": False}

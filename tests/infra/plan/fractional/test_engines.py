@@ -414,7 +414,7 @@ def test_an_existing_engine_is_volcano_in_an_existing_cluster(
 
 
 @pytest.mark.parametrize("provider", ["hami", "volcano"])
-def test_gpus_that_were_partitioned_are_made_whole_by_the_rollout(provider: str) -> None:
+def test_the_rollout_makes_partitioned_gpus_whole(provider: str) -> None:
     """Without a layout, nobody would turn MIG off, and the pool would never be verified."""
     raw = written(provider)
     raw["node_pools"][0]["gpu"] = {"model": "A100-40", "count": 8}

@@ -181,7 +181,7 @@ def test_capacity_that_google_does_not_provision_is_refused(
     assert said in refusal(**pool)
 
 
-def test_agents_and_workloads_tolerate_what_gke_taints_queued_nodes_with() -> None:
+def test_agents_and_workloads_tolerate_gkes_taints_of_queued_nodes() -> None:
     """Or the nodes would stay unverified for ever."""
     taint = {
         "key": "cloud.google.com/gke-queued",

@@ -77,7 +77,7 @@ def test_a_note_says_that_the_owner_of_an_existing_network_provides_egress() -> 
     assert "Cloud NAT" in note
 
 
-def test_no_right_to_make_networks_is_needed_where_one_exists() -> None:
+def test_an_existing_network_needs_no_right_to_create_networks() -> None:
     rights = {need.right for need in manifests.rights(planned(fleet("main")))}
     assert not {r for r in rights if r.startswith(("compute.networks.", "compute.subnetworks."))}
 
