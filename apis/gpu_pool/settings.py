@@ -21,34 +21,19 @@ _PERCENTAGE: Final = re.compile(r"(0|[1-9][0-9]*)%")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeShare:
-    """A number of nodes, or a percentage of the pool's nodes such as `25%`."""
+class NodeShareBounds:
+    """The bounds of a number of nodes that may also be a percentage such as `25%`."""
 
-    description: str
-    default: int
     minimum: int
     """The least number, and the least percentage."""
     maximum: int = 100
     """The greatest number in a stack file. A GPUPool may have a greater one."""
 
-    def schema(self) -> Manifest:
+    @property
+    def pattern(self) -> str:
+        """The regular expression of a percentage."""
         percentage = "[0-9]|[1-9][0-9]|100" if self.minimum == 0 else "[1-9][0-9]?|100"
-        return {
-            "description": self.description,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "x-kubernetes-int-or-string": True,
-            "minimum": self.minimum,
-            "pattern": f"^({percentage})%$",
-            "default": self.default,
-        }
-
-    def read(self, value: Any) -> int | str:
-        share: int | str = value
-        nodes_in(share, 1)  # a malformed percentage is refused here, not in the middle of a pass
-        return share
-
-    def dump(self, value: Any) -> Any:
-        return value
+        return f"^({percentage})%$"
 
     def refusal(self, value: object) -> str:
         """Returns why a stack file may not have the value, or empty. `{value}` stands for it."""
@@ -70,6 +55,38 @@ class NodeShare:
         if number > maximum:
             return f"must be at most {_with_unit(maximum, unit)}, but is {{value}}"
         return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeShare:
+    """A number of nodes, or a percentage of the pool's nodes such as `25%`."""
+
+    description: str
+    default: int
+    minimum: int
+    """The least number, and the least percentage."""
+
+    @property
+    def bounds(self) -> NodeShareBounds:
+        return NodeShareBounds(minimum=self.minimum)
+
+    def schema(self) -> Manifest:
+        return {
+            "description": self.description,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "minimum": self.minimum,
+            "pattern": self.bounds.pattern,
+            "default": self.default,
+        }
+
+    def read(self, value: Any) -> int | str:
+        share: int | str = value
+        nodes_in(share, 1)  # a malformed percentage is refused here, not in the middle of a pass
+        return share
+
+    def dump(self, value: Any) -> Any:
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)

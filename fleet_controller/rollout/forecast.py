@@ -82,7 +82,7 @@ def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
     limit = pool.policy.limit(of)
     by_zone = Counter(pool.policy.zone_group(node.zone) for node in nodes)
     # In the worst case the canaries are still to come, one node at a time.
-    return pool.policy.canary + sum(-(-count // limit) for count in by_zone.values())
+    return pool.policy.canaries(of) + sum(-(-count // limit) for count in by_zone.values())
 
 
 def _changed(node: Node, pool: Pool) -> Node:

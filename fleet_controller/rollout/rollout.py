@@ -1,7 +1,7 @@
 """The nodes of a pool that change their layout or driver now, and the next step of each. Pure.
 
-A pool's nodes change a few at a time, and one as a canary before the others (`rolloutPolicy`). The
-rollout never takes more of them out than the policy allows. A node counts as out if it is held,
+A pool's nodes change a few at a time, the canaries before the others (`rolloutPolicy`). The rollout
+never takes more of them out than the policy allows. A node counts as out if it is held,
 cordoned (by anybody), not Ready, in the middle of a change, or unverified despite its wanted layout
 and driver. A node that is out anyway may change at no cost, but at most that many change at a time.
 

@@ -88,7 +88,7 @@ def start_next(queue: Queue) -> Start:
         return Start()
     if len(queue.out) >= queue.limit:
         return Start(stopped="full", blocking=tuple(sorted(queue.out)))
-    # The others wait for them: as the canary, or in another zone.
+    # The others wait for the nodes that change: canaries, or nodes of another zone.
     return Start(stopped="failed" if failed and queue.ready else "")
 
 
@@ -127,7 +127,7 @@ def _choose(queue: Queue) -> tuple[Node, ...]:
     out = set(queue.out)
     zones = {policy.zone_group(node.zone) for node, _ in queue.members if node.name in changes}
     chosen: list[Node] = []
-    for node in _ordered(queue, canary=missing_canaries > 0):
+    for node in _ordered(queue, in_service_first=missing_canaries > 0):
         if len(chosen) >= slots:
             break
         if node.name not in out and len(out) >= queue.limit:
@@ -141,10 +141,10 @@ def _choose(queue: Queue) -> tuple[Node, ...]:
     return tuple(chosen)
 
 
-def _ordered(queue: Queue, *, canary: bool) -> list[Node]:
+def _ordered(queue: Queue, *, in_service_first: bool) -> list[Node]:
     """Returns the nodes in the order of their start.
 
-    The canary is a node in service if there is one, because a broken one would show nothing.
+    Canaries are nodes in service if there are any, because a broken one would show nothing.
     Afterwards the nodes that are out come first, because they cost nothing.
     """
     policy = queue.pool.policy
@@ -152,7 +152,7 @@ def _ordered(queue: Queue, *, canary: bool) -> list[Node]:
         queue.ready,
         key=lambda node: (
             policy.zone_group(node.zone),
-            (node.name in queue.out) if canary else (node.name not in queue.out),
+            (node.name in queue.out) if in_service_first else (node.name not in queue.out),
             node.name,
         ),
     )

@@ -75,12 +75,8 @@ def _replacement_warning(pool: PoolPlan, total: int) -> str:
 
 def _boot_layout_warning(pool: PoolPlan, boot: BootLayout, total: int) -> str:
     assert isinstance(pool.settings, EksSettings), "other clouds' nodes have no such user data"
-    update, once = pool.settings.update, "; each new node reboots once before it joins"
-    together = (
-        f"{update.max_unavailable_percent}%"
-        if update.max_unavailable_percent is not None
-        else update.max_unavailable
-    )
+    together = pool.settings.update.max_unavailable
+    once = "; each new node reboots once before it joins"
     replacing = (
         f"Karpenter replaces its {_nodes(total)}, {together} at a time, after `up`, an old one "
         "once a new one is verified"

@@ -29,6 +29,7 @@ from slicewright.infra.stack_file.schema.constraints import (
     QualifiedName,
 )
 from slicewright.infra.stack_file.schema.gke.capacity import GkeOnDemand, GkeReservation, GkeSpot
+from slicewright.infra.stack_file.schema.node_shares import ShareOfNodes
 from slicewright.infra.stack_file.schema.pools import Autoscaled, Fixed
 from slicewright.rehearsal.clouds.aws.eks.addons import ADDON_VERSIONS
 from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
@@ -332,6 +333,9 @@ class _Writer:
         origin, inner = get_origin(kind), get_args(kind)
         if origin is Annotated:
             return self._value(inner[0], (*inner[1:], *rules), at)
+        shares = [rule for rule in rules if isinstance(rule, ShareOfNodes)]
+        if shares:
+            return self._share(shares[0])
         if origin in (Union, UnionType):
             others = [one for one in inner if one is not NoneType and one not in _NOT_DRAWN]
             return self._value(self.draw(st.sampled_from(others)), rules, at)
@@ -363,6 +367,13 @@ class _Writer:
         most = bounds.maximum or bounds.minimum + 8
         near = st.integers(bounds.minimum, min(bounds.minimum + 8, most))
         return self.draw(near | st.just(most) | st.integers(bounds.minimum, most))
+
+    def _share(self, rule: ShareOfNodes) -> int | str:
+        """A number of nodes, or a percentage of them."""
+        least, most = rule.bounds.minimum, rule.bounds.maximum
+        near = st.integers(least, min(least + 8, most))
+        percentages = st.integers(least, 100).map("{}%".format)
+        return self.draw(near | st.just(most) | percentages)
 
     def _text(self, rules: Sequence[Any]) -> str:
         for rule in rules:

@@ -193,7 +193,7 @@ def test_only_the_counted_media_engines_can_run_out_first() -> None:
                 assert needed <= getattr(whole, engine), (gpu, layout, engine)
 
 
-def test_memory_from_nvidia_smi_is_what_it_printed() -> None:
+def test_memory_from_nvidia_smi_equals_its_output() -> None:
     """Rows with another source differ slightly, and their source says so."""
     printed = {
         "1g.5gb": 4.75,
@@ -317,7 +317,7 @@ def test_every_named_config_fits_and_its_name_is_a_label_value() -> None:
             assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", config.name)
 
 
-def test_gke_sizes_do_not_include_what_its_device_plugin_does_not_advertise() -> None:
+def test_gke_sizes_are_those_that_its_device_plugin_advertises() -> None:
     sizes = {a.name: a.sizes for a in CATALOG.accelerators.values()}
     assert sizes["nvidia-tesla-a100"] == ("1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb")
     assert sizes["nvidia-a100-80gb"] == ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb")

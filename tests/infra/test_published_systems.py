@@ -140,7 +140,7 @@ def keys(node: Any) -> Iterator[str]:
 COMMANDS = ("slicewright-agent", "pulumi", "apply")
 
 
-def test_every_key_that_is_named_is_one_of_the_stack_file() -> None:
+def test_every_named_key_exists_in_the_stack_file() -> None:
     known = set(keys(schema()))
     for row, cells in rows().items():
         for quoted in re.findall(r"`([^`]+)`", cells[1]):

@@ -50,7 +50,7 @@ def _asked(stack: Path | None, **options: Any) -> str:
     return access_of(parsed, stack_of(parsed)).context.name
 
 
-def test_a_file_of_an_existing_cluster_names_its_own(own_context: str) -> None:
+def test_a_file_of_an_existing_cluster_names_its_context(own_context: str) -> None:
     assert _asked(ROOT / "stacks/Pulumi.existing-a100-t4.yaml") == own_context
     assert _asked(ROOT / "stacks/Pulumi.existing-a100-t4.yaml", context="current") == "current"
 
@@ -78,7 +78,7 @@ def test_hosts_without_kubernetes_have_no_cluster_to_ask(
     assert "lists hosts without Kubernetes; run `slicewright-agent show`" in capsys.readouterr().err
 
 
-def test_a_pool_that_the_file_has_not_is_refused_before_anything_is_asked(
+def test_a_pool_that_is_not_in_the_file_is_refused_before_any_request(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

@@ -29,7 +29,7 @@ def test_both_commands_print_the_version_of_the_project(
     assert (ended.value.code, capsys.readouterr().out) == (0, f"{command} {version}\n")
 
 
-def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     """As kubectl does."""
     assert cli.main([]) == cli.VERIFIED
     out, err = capsys.readouterr()
@@ -178,7 +178,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_make_clean_removes_what_was_made(project: Path) -> None:
+def test_make_clean_removes_all_build_outputs(project: Path) -> None:
     subprocess.run(["make", "-s", "clean"], cwd=project, check=True)
     assert not (project / ".venv").exists()
     assert not (project / ".rehearsal").exists()

@@ -115,7 +115,7 @@ def test_nothing_is_deployed(run: Run, tmp_path: Path, pages: Any) -> None:
     assert not file.exists()
 
 
-def test_a_destroy_that_failed_leaves_what_was_deployed(run: Run) -> None:
+def test_a_failed_destroy_leaves_the_deployed_commit(run: Run) -> None:
     pages = [[update(None, kind="destroy", result="failed"), update("a")]]
     assert run(pages)[1] == "a\n"
 
@@ -143,7 +143,7 @@ def test_a_fleet_that_the_history_does_not_have_is_not_written(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "Stack has never been updated"])
-def test_what_is_no_history_is_refused(text: str) -> None:
+def test_an_invalid_history_is_refused(text: str) -> None:
     with pytest.raises(NotAHistory):
         read_page(text)
 

@@ -91,12 +91,12 @@ def test_wrong_use_leaves_stdout_empty(
     assert said in err
 
 
-def test_without_a_preview_there_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_preview_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["import-file", "-s", "gke-h100", "/nonexistent"]) == cli.BAD_INPUT
     assert "/nonexistent: No such file or directory" in capsys.readouterr().err
 
 
-def test_without_a_project_the_id_is_not_known(
+def test_the_id_is_unknown_without_a_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()

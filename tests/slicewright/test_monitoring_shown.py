@@ -13,7 +13,7 @@ from tests.infra.manifests.monitoring.test_objects import SERVERS, VLLM
 from tests.infra.manifests.monitoring.test_settings import CLOUDS, EXISTING, STACK, planned
 
 
-def test_the_plan_says_whose_prometheus_asks_whom_how_often() -> None:
+def test_the_plan_shows_the_scrape_targets_and_interval_of_each_prometheus() -> None:
     fleet = planned(STACK, workloads=SERVERS)
     text = "\n".join(monitoring_lines(fleet))
     assert text.startswith("monitoring: kube-prometheus-stack 88.5.3 in monitoring\n")
@@ -31,7 +31,7 @@ def test_a_fleet_without_monitoring_shows_no_monitoring_lines() -> None:
     assert plan_json.as_json(fleet)["monitoring"] is None
 
 
-def test_what_is_not_made_is_not_shown() -> None:
+def test_disabled_monitoring_is_not_shown() -> None:
     lines = monitoring_lines(planned(STACK | {"alerts": False, "dashboards": False}))
     assert not [line for line in lines if "rules" in line or "dashboards" in line]
     managed = monitoring_lines(planned({"prometheus": "managed"}, "gke"))
@@ -39,7 +39,7 @@ def test_what_is_not_made_is_not_shown() -> None:
     assert managed[-1].endswith("no address in the cluster")
 
 
-def test_json_has_what_is_made() -> None:
+def test_json_lists_the_created_monitoring() -> None:
     found = plan_json.as_json(planned(STACK, workloads=[VLLM]))["monitoring"]
     assert json.loads(json.dumps(found)) == found
     assert found["scrapes"][-1] == {"name": "workload-models-llm", "interval_s": 10}

@@ -77,7 +77,7 @@ def test_impossible_demand_names_the_limit_and_the_class(
     assert text in capsys.readouterr().err
 
 
-def test_without_the_solver_the_message_says_how_to_get_it(
+def test_a_missing_solver_is_reported_with_its_installation(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(highs.importlib.util, "find_spec", lambda _: None)

@@ -50,7 +50,7 @@ def test_every_maximal_layout_is_drawn_in_full_at_any_width(gpu: str, width: int
         assert all(profile in names for profile in layout)
 
 
-def test_rows_align_where_a_slice_has_three_slots() -> None:
+def test_rows_align_for_slices_of_three_slots() -> None:
     numbers, memory, compute = rows("RTX-PRO-6000", {"2g.48gb": 1, "1g.24gb": 2})
     assert numbers.split()[-1] == "11"
     assert [i for i, c in enumerate(memory) if c == "["] == [

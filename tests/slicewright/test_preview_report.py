@@ -134,7 +134,7 @@ def test_a_replaced_pool_is_refused_until_the_stack_file_acknowledges_this_very_
         (step("same", "train"), False),
     ],
 )
-def test_what_pods_run_on_is_guarded_and_nothing_else(change: dict[str, Any], asked: bool) -> None:
+def test_only_resources_that_pods_run_on_are_guarded(change: dict[str, Any], asked: bool) -> None:
     preview = steps.read_preview(json.dumps({"steps": [change]}))
     assert bool(losses.guard(preview, ()).open) is asked
 
@@ -150,7 +150,7 @@ def test_what_pods_run_on_is_guarded_and_nothing_else(change: dict[str, Any], as
         ("cluster-autoscaler", "the autoscaler: existing nodes stay"),
     ],
 )
-def test_what_a_release_takes_with_it_is_named_by_its_chart(chart: str, said: str) -> None:
+def test_deletions_with_a_release_are_named_by_its_chart(chart: str, said: str) -> None:
     change = step("delete", "r", "kubernetes:helm.sh/v3:Release", old={"inputs": {"chart": chart}})
     preview = steps.read_preview(json.dumps({"steps": [change]}))
     (loss,) = losses.guard(preview, ()).open
@@ -232,7 +232,7 @@ def test_a_failed_preview_is_reported_and_exits_with_1(
         ('{"steps": [3]}', "not in Pulumi's format"),
     ],
 )
-def test_what_is_not_a_preview_is_refused_with_its_reason(
+def test_an_invalid_preview_is_refused_with_its_reason(
     text: str,
     why: str,
     tmp_path: Path,
@@ -312,7 +312,7 @@ def test_two_files_cannot_both_be_stdin(
     assert "cannot both be stdin" in err
 
 
-def test_a_cluster_that_cannot_be_asked_ends_it_without_a_report(
+def test_an_unreachable_cluster_ends_the_command_without_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "preview.json").write_text('{"steps": []}')

@@ -68,7 +68,7 @@ def test_a_stack_that_cannot_be_brought_up_yet_is_refused_with_its_line(
     assert "stacks/Pulumi.fractional.yaml:" in told
 
 
-def test_somebodys_own_directory_is_left_as_it_is(
+def test_a_directory_of_the_user_is_not_changed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "gke-h100").mkdir(mode=0o755)
@@ -110,7 +110,7 @@ def test_missing_environment_is_reported(
     ("running", "told_too"),
     [((), "none was left running"), (("gke-h100", "eks-a100"), "there are eks-a100, gke-h100")],
 )
-def test_without_a_stack_the_only_one_is_meant(
+def test_the_default_stack_is_the_only_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, running: tuple[str, ...], told_too: str
 ) -> None:
     for stack in running:
@@ -170,7 +170,7 @@ def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_help_names_the_actions_and_says_how_to_rehearse_an_own_stack(
+def test_help_names_the_actions_and_how_to_rehearse_your_stack(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = _help(capsys)
@@ -231,7 +231,7 @@ class TestFault:
         Path(cli.__file__).resolve().parents[1] / "stacks" / "Pulumi.gke-h100.yaml"
     )
 
-    def test_without_a_pool_it_means_the_only_one(self) -> None:
+    def test_the_default_pool_is_the_only_one(self) -> None:
         fault = faults.WrongLayout(pool="", node=0, gpu=3, profile="1g.10gb")
         assert faults.resolve(fault, self.FLEET) == dataclasses.replace(
             fault, pool="h100-partition-3g"
@@ -271,7 +271,7 @@ def test_the_name_of_a_node_that_runs_needs_a_fault(
     assert "for a running node add --fault xid, lost-gpu, repartition" in said
 
 
-def test_a_node_that_is_not_there_cannot_be_broken(
+def test_a_missing_node_cannot_be_broken(
     capsys: pytest.CaptureFixture[str], running: Environment
 ) -> None:
     where = ("--stack", "gke-h100", "--directory", running.root.parent)

@@ -126,7 +126,7 @@ def test_a_stack_of_an_earlier_version_gets_the_names_that_its_roles_have(
 
 
 @pytest.mark.parametrize("stack", ["gke-h100", "eks-a100", "existing-a100-t4"])
-def test_the_role_for_previews_is_one_of_kubernetes_whatever_the_cloud(
+def test_the_role_for_previews_is_a_kubernetes_role_on_every_cloud(
     stack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["rights", "-s", stack, "--preview-role"]) == cli.VERIFIED

@@ -10,6 +10,7 @@ import pulumi_aws as aws
 from slicewright.infra.components import node_counts
 from slicewright.infra.components.eks.launch_template import launch_template
 from slicewright.infra.components.eks.network import ec2_tags
+from slicewright.infra.components.node_limits import NodeLimit
 from slicewright.infra.plan import (
     SYSTEM_LABELS,
     EksFleetPlan,
@@ -172,9 +173,10 @@ def _taint(taint: Taint) -> aws.eks.NodeGroupTaintArgs:
 
 
 def _update(update: EksUpdate) -> aws.eks.NodeGroupUpdateConfigArgs:
+    limit = NodeLimit.of(update.max_unavailable)
     return aws.eks.NodeGroupUpdateConfigArgs(
-        max_unavailable=update.max_unavailable,
-        max_unavailable_percentage=update.max_unavailable_percent,
+        max_unavailable=limit.count,
+        max_unavailable_percentage=limit.percentage,
         update_strategy=update.strategy.upper(),
     )
 
@@ -189,12 +191,14 @@ _ACTIONS: Mapping[str, str] = {"replace": "Replace", "reboot": "Reboot", "none":
 def _repair(repair: EksRepair | None) -> aws.eks.NodeGroupNodeRepairConfigArgs | None:
     if repair is None:
         return None
+    unhealthy = NodeLimit.of(repair.max_unhealthy)
+    parallel = NodeLimit.of(repair.max_parallel)
     return aws.eks.NodeGroupNodeRepairConfigArgs(
         enabled=repair.enabled,
-        max_unhealthy_node_threshold_count=repair.max_unhealthy,
-        max_unhealthy_node_threshold_percentage=repair.max_unhealthy_percent,
-        max_parallel_nodes_repaired_count=repair.max_parallel,
-        max_parallel_nodes_repaired_percentage=repair.max_parallel_percent,
+        max_unhealthy_node_threshold_count=unhealthy.count,
+        max_unhealthy_node_threshold_percentage=unhealthy.percentage,
+        max_parallel_nodes_repaired_count=parallel.count,
+        max_parallel_nodes_repaired_percentage=parallel.percentage,
         node_repair_config_overrides=[
             aws.eks.NodeGroupNodeRepairConfigNodeRepairConfigOverrideArgs(
                 node_monitoring_condition=rule.condition,

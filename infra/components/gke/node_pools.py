@@ -9,6 +9,7 @@ import pulumi_gcp as gcp
 
 from slicewright.infra.components.gke.gpu_node import gpu_node_config, without_arm_taint
 from slicewright.infra.components.gke.node_pool_context import SCOPES, NodePoolContext
+from slicewright.infra.components.node_limits import NodeLimit
 from slicewright.infra.plan import (
     GPU_NETWORK_LABEL,
     NETWORK_PROFILE_LABEL,
@@ -150,13 +151,13 @@ def _upgrade(upgrade: Upgrade) -> gcp.container.NodePoolUpgradeSettingsArgs:
             batches = (
                 gcp.container.NodePoolUpgradeSettingsBlueGreenSettingsStandardRolloutPolicyArgs
             )
-            percent = upgrade.batch_percent
+            batch = NodeLimit.of(upgrade.batch_nodes)
             return gcp.container.NodePoolUpgradeSettingsArgs(
                 strategy="BLUE_GREEN",
                 blue_green_settings=gcp.container.NodePoolUpgradeSettingsBlueGreenSettingsArgs(
                     standard_rollout_policy=batches(
-                        batch_node_count=upgrade.batch_nodes,
-                        batch_percentage=None if percent is None else percent / 100,
+                        batch_node_count=batch.count,
+                        batch_percentage=batch.fraction,
                         batch_soak_duration=f"{upgrade.batch_soak_minutes * 60}s",
                     ),
                     node_pool_soak_duration=f"{upgrade.soak_minutes * 60}s",

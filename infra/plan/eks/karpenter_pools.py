@@ -195,11 +195,10 @@ def karpenter_pool(
         )
         return None
     release = (pool.release_version or "").rpartition("-")[2]
-    percent = update.max_unavailable_percent
     return KarpenterPool(
         image=f"al2023@v{release}",
         overlay=_overlay(common.offer.resources),
-        replaced_together=str(update.max_unavailable) if percent is None else f"{percent}%",
+        replaced_together=str(update.max_unavailable),
         drain_minutes=settings.drain_minutes,
     )
 

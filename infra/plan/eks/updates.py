@@ -15,14 +15,14 @@ OBEYED_BY_EKS: Final = frozenset({"max_unavailable"})
 def update_of(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[stack_file.EksUpdate]:
     """The pool's update settings with the number of nodes at a time. path: of the pool."""
     update, at = pool.update, (*path, "update")
-    yield from _require_either(update, at, "max_unavailable")
-    if update.max_unavailable is None and update.max_unavailable_percent is None:
+    if update.max_unavailable is None:
         if isinstance(pool.partition, stack_file.Boot):
-            return _as_rollout(update, pool.rollout.max_unavailable)
+            # EKS brings a layout at boot to the nodes, as many at a time as `rollout` allows.
+            return update.model_copy(update={"max_unavailable": pool.rollout.max_unavailable})
         return _one_at_a_time(update)
     together, limit = update.max_unavailable, pool.rollout.max_unavailable
     if (
-        together is not None
+        isinstance(together, int)
         and isinstance(limit, int)
         and pool.rollout.model_fields_set >= OBEYED_BY_EKS
         and together > limit
@@ -33,16 +33,6 @@ def update_of(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[stack_
             f"write {limit} or less, or raise rollout.max_unavailable",
         )
     return update
-
-
-def _as_rollout(update: stack_file.EksUpdate, limit: int | str) -> stack_file.EksUpdate:
-    """EKS brings a layout at boot to the nodes, as many at a time as `rollout` allows.
-
-    limit: a number of nodes, or a percentage such as `25%`.
-    """
-    if isinstance(limit, int):
-        return update.model_copy(update={"max_unavailable": limit})
-    return update.model_copy(update={"max_unavailable_percent": int(limit.rstrip("%"))})
 
 
 @lru_cache(maxsize=128)  # most pools state nothing
@@ -57,8 +47,6 @@ def repair_of(
     repair, at = pool.repair, (*path, "repair")
     if repair is None:
         return None
-    yield from _require_either(repair, at, "max_unhealthy")
-    yield from _require_either(repair, at, "max_parallel")
     conditions = set()
     for i, rule in enumerate(repair.rules):
         if (rule.condition, rule.reason) in conditions:
@@ -70,15 +58,3 @@ def repair_of(
             )
         conditions.add((rule.condition, rule.reason))
     return repair
-
-
-def _require_either(
-    limits: stack_file.EksUpdate | stack_file.EksRepair, at: stack_file.Path, name: str
-) -> Checked[None]:
-    if getattr(limits, name) is not None and getattr(limits, f"{name}_percent") is not None:
-        yield refuse(
-            (*at, f"{name}_percent"),
-            f"EKS takes either {name} or {name}_percent",
-            "leave one of them out",
-            "EKS API, NodegroupUpdateConfig and NodeRepairConfig",
-        )

@@ -147,19 +147,7 @@ def gke_upgrade(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[stac
                 )
             return upgrade
         case stack_file.BlueGreen():
-            if upgrade.batch_nodes is not None and upgrade.batch_percent is not None:
-                yield refuse(
-                    (*at, "batch_percent"),
-                    "a batch is a number of nodes or a part of all, not both",
-                    "leave one out",
-                    "GKE API, StandardRolloutPolicy",
-                )
-            nodes = (
-                upgrade.batch_nodes
-                if upgrade.batch_percent is not None
-                else upgrade.batch_nodes or 1
-            )
-            return upgrade.model_copy(update={"batch_nodes": nodes})
+            return upgrade
 
 
 def check_location_policy(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[None]:

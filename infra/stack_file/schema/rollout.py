@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import core_schema
+from pydantic import GetJsonSchemaHandler
 
 from slicewright.apis.gpu_pool.rollout_policy import (
     DEFAULT_POLICY,
@@ -29,11 +28,10 @@ from slicewright.apis.gpu_pool.settings import (
 )
 from slicewright.infra.stack_file.schema.constraints import (
     OWN_LIMIT,
-    Constraint,
-    ConstraintError,
     IntRange,
 )
 from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.node_shares import ShareOfNodes
 
 _DRAIN: Final = DEFAULT_POLICY.drain
 _ON_TIMEOUT: Final[Mapping[str, OnTimeout]] = {"stop": "Stop", "force": "Force"}
@@ -58,49 +56,10 @@ class _Described:
         return {**handler(core), "description": text}
 
 
-@dataclass(frozen=True)
-class ShareOfNodes(Constraint):
-    """The number of nodes, or the percentage of them, that a policy's field may have."""
-
-    field: str
-
-    @property
-    def _kind(self) -> NodeShare:
-        kind = SETTINGS[self.field]
-        assert isinstance(kind, NodeShare)
-        return kind
-
-    @property
-    def example(self) -> int:
-        return self._kind.minimum
-
-    def check(self, value: Any) -> Any:
-        if reason := self._kind.refusal(value):
-            raise ConstraintError(reason, self._instead(value), OWN_LIMIT)
-        return value
-
-    def _instead(self, value: Any) -> str:
-        if isinstance(value, str) and value.isdecimal() and not self._kind.refusal(int(value)):
-            return f"write {int(value)} without quotes for nodes, or {int(value)}%"
-        least = self._kind.minimum
-        allowed = f"write {least} to {self._kind.maximum}, or a percentage such as 25%"
-        return f"leave {self.field} out, or {allowed}" if value is None else allowed
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        # A union of number and text would report two problems for a wrong value.
-        return core_schema.no_info_plain_validator_function(self.check)
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
-        kind = self._kind
-        return {
-            "anyOf": [
-                {"type": "integer", "minimum": kind.minimum, "maximum": kind.maximum},
-                {"type": "string", "pattern": kind.schema()["pattern"]},
-            ],
-            "description": kind.description,
-        }
+def _share(field: str) -> ShareOfNodes:
+    kind = SETTINGS[field]
+    assert isinstance(kind, NodeShare)
+    return ShareOfNodes(key=field, bounds=kind.bounds, source=OWN_LIMIT)
 
 
 def _total(field: str, why_maximum: str = "") -> IntRange:
@@ -138,9 +97,9 @@ class Conflict(NamedTuple):
 class Rollout(SpecModel):
     """How a new layout, or a new driver, is rolled out to the pool's nodes."""
 
-    max_unavailable: Annotated[int | str, ShareOfNodes("max_unavailable")] = (
-        DEFAULT_POLICY.max_unavailable
-    )
+    max_unavailable: Annotated[
+        int | str, _share("max_unavailable"), _Described("max_unavailable")
+    ] = DEFAULT_POLICY.max_unavailable
     canary: Annotated[int, _total("canary", "a canary is a small sample"), _Described("canary")] = (
         DEFAULT_POLICY.canary
     )
@@ -155,11 +114,13 @@ class Rollout(SpecModel):
     one_zone_at_a_time: Annotated[bool, _Described("one_zone_at_a_time")] = (
         DEFAULT_POLICY.one_zone_at_a_time
     )
-    max_failures: Annotated[int | str, ShareOfNodes("max_failures")] = DEFAULT_POLICY.max_failures
+    max_failures: Annotated[int | str, _share("max_failures"), _Described("max_failures")] = (
+        DEFAULT_POLICY.max_failures
+    )
     max_failures_in_a_row: Annotated[
         Annotated[int, _total("max_failures_in_a_row")] | None, _Described("max_failures_in_a_row")
     ] = DEFAULT_POLICY.max_failures_in_a_row
-    max_unverified: Annotated[int | str, ShareOfNodes("max_unverified")] = (
+    max_unverified: Annotated[int | str, _share("max_unverified"), _Described("max_unverified")] = (
         DEFAULT_POLICY.max_unverified
     )
     quarantine: Annotated[bool, _Described("quarantine")] = DEFAULT_POLICY.quarantine

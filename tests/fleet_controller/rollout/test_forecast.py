@@ -117,6 +117,11 @@ def test_a_node_that_is_not_ready_is_left(world: World) -> None:
     )
 
 
+def test_a_pool_has_at_most_as_many_canaries_as_nodes(world: World) -> None:
+    world.pool = replace(world.pool, policy=RolloutPolicy(canary=100))
+    assert _forecast(world, most=0).steps == 4 + 4, "four canaries, then four nodes at worst"
+
+
 def test_the_cordon_of_somebody_else_counts_before_and_after(world: World) -> None:
     world.change("n3", unschedulable=True)
     # The proof is made on a node in service; but none may go out beside n3.

@@ -210,7 +210,7 @@ def test_we_refuse_what_its_validator_wrongly_accepts(
         ({"other": [{"devices": "all", "mig-enabled": False}]}, "wrong"),
     ],
 )
-def test_its_validator_refuses_what_it_can_see(
+def test_the_validator_of_mig_parted_refuses_visible_faults(
     config: Mapping[str, Any], says: str, accepts: Callable[[Mapping[str, Any], str], str]
 ) -> None:
     """So that the tests above would notice if it judged nothing at all."""

@@ -159,7 +159,7 @@ def differences(gpu: Gpu, theirs: Facts) -> dict[str, tuple[object, object]]:
 
 
 @pytest.mark.parametrize("name", MAIN)
-def test_what_differs_from_the_mocks_of_the_main_branch_is_known(name: str) -> None:
+def test_differences_from_the_main_branch_mocks_are_listed(name: str) -> None:
     gpu = GPUS[name]
     found = {fact: theirs for fact, (_, theirs) in differences(gpu, noted(gpu)).items()}
     assert found == {fact: said for fact, (said, _) in KNOWN[name].items()}

@@ -464,7 +464,7 @@ def test_from_balanced_to_seven_1g_both_1g_are_kept() -> None:
     assert Counter(p.profile for p in change.create) == {"1g.5gb": 5}
 
 
-def test_two_1g_are_kept_rather_than_one_of_double_memory() -> None:
+def test_two_1g_instances_are_preferred_to_one_of_double_memory() -> None:
     """Both take two memory slots; the target has a place for a 3g beside either, but not both."""
     gpu = GPUS["A100-40"]
     there = as_placements(gpu, [("1g.10gb", 0), ("1g.5gb", 4), ("1g.5gb", 5)])
@@ -472,6 +472,6 @@ def test_two_1g_are_kept_rather_than_one_of_double_memory() -> None:
     assert set(change.keep) == set(there[1:])
 
 
-def test_a_change_to_what_does_not_fit_is_an_error() -> None:
+def test_a_change_to_a_layout_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(LayoutError, match=r"does not fit on A100-40: 4g\.20gb x2"):
         geometry.change(GPUS["A100-40"], [], {"4g.20gb": 2})

@@ -100,7 +100,7 @@ def test_twelve_layouts_of_base_profiles_are_maximal() -> None:
     }
 
 
-def test_no_sum_of_slices_alone_decides_what_fits() -> None:
+def test_no_sum_of_slices_alone_decides_whether_a_layout_fits() -> None:
     """Without the sum of memory 32 impossible layouts pass, without that of compute 9; with seven
     OFA engines instead of one, 203 fit instead of 127.
     """
@@ -310,7 +310,7 @@ def test_a_negative_count_is_an_error() -> None:
         geometry.check(A100, {"1g.5gb": -1})
 
 
-def test_an_unknown_profile_is_found_behind_a_count_that_is_too_large() -> None:
+def test_an_unknown_profile_is_reported_besides_an_excessive_count() -> None:
     layout = {"1g.5gb": 100, "9g.5gb": 1}
     answer = geometry.check(A100, layout)
     assert isinstance(answer, Misfit)

@@ -147,7 +147,7 @@ def test_only_exceeded_resources_are_causes() -> None:
     )
 
 
-def test_only_where_there_are_profiles_without_media_engines_does_the_reason_mention_them() -> None:
+def test_reason_mentions_profiles_without_media_engines_only_if_the_gpu_has_some() -> None:
     a100 = geometry.check(A100, {"1g.5gb+me": 2})
     rtx = geometry.check(RTX, {"1g.24gb+me": 2})
     assert isinstance(a100, Misfit)
@@ -190,7 +190,7 @@ def test_a_name_of_another_gpu_stands_for_the_smallest_profile_of_its_slices_and
     assert naming.why_unknown(reverse, name) == naming.why_unknown(gpu, name)
 
 
-def test_only_instances_that_are_asked_for_and_need_an_engine_are_named() -> None:
+def test_reason_names_only_requested_instances_that_need_an_engine() -> None:
     answer = geometry.check_beside(A30, [], {"1g.6gb+me": 2, "2g.12gb+me": 0, "1g.6gb": 1})
     assert isinstance(answer, Misfit)
     assert answer.reason.endswith(" media engines (OFA) needed by 1g.6gb+me")

@@ -161,7 +161,7 @@ def make_cluster(stack: Applied, fleet: plan.FleetPlan) -> None:
 @pytest.mark.parametrize("cloud", CLOUDS)
 @settings(max_examples=examples(25), phases=(Phase.explicit, Phase.generate), derandomize=True)
 @given(data=st.data())
-def test_what_check_accepts_the_cloud_accepts(cloud: Cloud, data: st.DataObject) -> None:
+def test_the_cloud_accepts_every_file_that_check_accepts(cloud: Cloud, data: st.DataObject) -> None:
     raw = data.draw(stack_files(cloud))
     with applied(**account(planned(raw))) as stack:
         make_room(stack, planned(raw))
@@ -173,7 +173,7 @@ def test_what_check_accepts_the_cloud_accepts(cloud: Cloud, data: st.DataObject)
 @pytest.mark.parametrize("cloud", CLOUDS)
 @settings(max_examples=examples(15), phases=(Phase.explicit, Phase.generate), derandomize=True)
 @given(data=st.data())
-def test_what_check_accepts_for_a_cluster_that_exists_the_cloud_accepts(
+def test_the_cloud_accepts_every_existing_cluster_that_check_accepts(
     cloud: Cloud, data: st.DataObject
 ) -> None:
     new, brought = map(planned, data.draw(joining(cloud)))
@@ -191,7 +191,7 @@ def test_what_check_accepts_for_a_cluster_that_exists_the_cloud_accepts(
 @pytest.mark.parametrize("cloud", CLOUDS)
 @settings(max_examples=examples(25), phases=(Phase.explicit, Phase.generate), derandomize=True)
 @given(data=st.data())
-def test_what_plan_says_is_done_in_place_keeps_every_node(
+def test_changes_that_plan_calls_in_place_keep_every_node(
     cloud: Cloud, data: st.DataObject
 ) -> None:
     raw = data.draw(stack_files(cloud))

@@ -330,7 +330,7 @@ DATA = {"UserData": "YQ=="}
 
 
 @pytest.mark.parametrize("others", OTHERS)
-def test_what_another_stack_has_in_ec2_cannot_be_changed(world: World, others: str) -> None:
+def test_ec2_resources_of_another_stack_cannot_be_changed(world: World, others: str) -> None:
     made: dict[str, str] = {}
     for kind, operation, more in (
         ("vpc", "CreateVpc", {"CidrBlock": "10.0.0.0/16"}),
@@ -404,13 +404,13 @@ def test_the_pattern_of_a_stacks_roles_matches_no_other_stacks(
     assert len(joined) <= ROLE_NAME_MAX
 
 
-def test_long_names_of_clusters_that_begin_alike_are_told_apart() -> None:
+def test_long_cluster_names_with_a_common_prefix_are_distinguished() -> None:
     long = "a" * 60
     names = {name(f"{long}{i}", part) for i in range(3) for part in PARTS}
     assert len(names) == 3 * len(PARTS)
     assert all(len(one) <= ROLE_NAME_MAX for one in names)
 
 
-def test_the_stacks_roles_are_there_to_be_attacked(world: World) -> None:
+def test_the_roles_to_attack_exist(world: World) -> None:
     there = {role["RoleName"] for role in world.cloud._store.values(state.ROLES)}
     assert set(victims()) <= there

@@ -148,7 +148,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("cloud", "row"), cases())
-def test_what_a_change_of_a_key_does_is_what_the_provider_does(cloud: str, row: Row) -> None:
+def test_a_change_rule_predicts_the_action_of_the_provider(cloud: str, row: Row) -> None:
     before, after = written(cloud, row.before), written(cloud, row.before, row.after)
     old, new = planned(before), planned(after)
     (told,) = plan.compare(old, new).pools

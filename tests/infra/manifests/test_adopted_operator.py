@@ -385,7 +385,7 @@ def test_settings_that_keep_agents_or_operands_away_are_named(
         {"dcgmExporter": {"enabled": False}},
     ],
 )
-def test_settings_that_keep_nobody_away_are_accepted(patch: dict[str, Any]) -> None:
+def test_settings_that_exclude_no_pod_are_accepted(patch: dict[str, Any]) -> None:
     fleet = planned()
     assert wrong(merged(fitting(fleet), patch), fleet) == set()
 

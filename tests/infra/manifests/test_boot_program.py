@@ -137,7 +137,7 @@ def test_gpus_are_partitioned_largest_first(machine: Callable[..., Machine]) -> 
     assert [gpu["made"] for gpu in node.gpus] == [["3g.40gb", *["1g.10gb"] * 4]] * 2
 
 
-def test_each_gpu_has_its_own_layout_and_a_whole_one_is_left_alone(
+def test_each_gpu_gets_its_layout_and_a_whole_gpu_is_unchanged(
     machine: Callable[..., Machine],
 ) -> None:
     node = machine()
@@ -157,7 +157,7 @@ def test_a_second_start_changes_nothing(machine: Callable[..., Machine]) -> None
     assert node.result["result"] == "success"
 
 
-def test_partitions_are_made_again_after_each_reboot(machine: Callable[..., Machine]) -> None:
+def test_partitions_are_recreated_after_each_reboot(machine: Callable[..., Machine]) -> None:
     node = machine()
     for _ in range(2):
         node.boot([{"3g.40gb": 2}] * 2)

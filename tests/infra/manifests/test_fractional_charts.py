@@ -36,7 +36,7 @@ def test_volcanos_scheduler_places_by_both_policies() -> None:
     assert "binpack" not in plugins
 
 
-def test_no_port_is_opened_on_nodes_and_no_foreign_mirror_is_asked() -> None:
+def test_no_node_port_is_opened_and_no_third_party_mirror_is_used() -> None:
     values = charts("hami")["hami"].values
     assert values["scheduler"]["service"]["type"] == "ClusterIP"
     assert values["devicePlugin"]["service"]["type"] == "ClusterIP"

@@ -179,7 +179,7 @@ def test_the_playbook_has_only_modules_of_ansible_core_and_variables_that_are_wr
     assert used == {*written["rnd3"], *(v for v in play()["vars"] if "_" in v), *given}
 
 
-def test_what_changes_a_host_is_left_out_of_a_check() -> None:
+def test_check_mode_runs_only_commands_that_read() -> None:
     """`command` is skipped under --check unless check_mode says otherwise: only what reads does."""
     reading = ("verify", "--dry-run", "--query-gpu=persistence_mode")
     for task in _tasks(play()["tasks"]):
@@ -187,7 +187,7 @@ def test_what_changes_a_host_is_left_out_of_a_check() -> None:
             assert any(word in task["ansible.builtin.command"]["argv"] for word in reading), task
 
 
-def test_the_unit_that_the_playbook_copies_is_there() -> None:
+def test_the_unit_that_the_playbook_copies_exists() -> None:
     (source,) = (
         task["ansible.builtin.copy"]["src"]
         for task in _tasks(play()["tasks"])

@@ -47,7 +47,7 @@ FULL: dict[str, Any] = {
     "instance_store": "raid0",
     "instance_metadata": {"hop_limit": 64},
     "instance_tags": {"cost-center": "research"},
-    "update": {"max_unavailable_percent": 100},
+    "update": {"max_unavailable": "100%"},
 }
 KARPENTER = {
     "mode": "karpenter",
@@ -153,7 +153,7 @@ def test_every_object_is_as_karpenter_defines_it(client: Client, body: dict[str,
         ("NodeOverlay", ("capacity", "cpu"), "1"),
     ],
 )
-def test_the_definitions_refuse_what_is_wrong(
+def test_the_definitions_refuse_invalid_objects(
     client: Client, kind: str, path: tuple[str | int, ...], value: object
 ) -> None:
     body = copy.deepcopy(next(o for o in reversed(objects()) if o["kind"] == kind))

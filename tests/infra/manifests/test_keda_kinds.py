@@ -99,7 +99,7 @@ def test_every_scaled_object_is_as_keda_defines_it(client: Client, of: int) -> N
         (("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleUp", "policy"), "Pods"),
     ],
 )
-def test_the_definition_refuses_what_is_wrong(
+def test_the_definition_refuses_invalid_objects(
     client: Client, path: tuple[str | int, ...], value: Any
 ) -> None:
     body = written(TRITON)

@@ -155,7 +155,7 @@ def test_every_object_is_as_google_defines_it(client: Client, body: dict[str, An
         ("ClusterRules", ("groups", 0, "rules", 0, "expr"), 1),
     ],
 )
-def test_the_definitions_refuse_what_is_wrong(
+def test_the_definitions_refuse_invalid_objects(
     client: Client, kind: str, path: tuple[str | int, ...], value: Any
 ) -> None:
     body = one_of(kind)

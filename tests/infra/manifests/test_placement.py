@@ -87,5 +87,7 @@ def test_pods_without_gpus_run_on_the_system_pool(part: Any, cluster: dict[str, 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("cluster", WITHOUT.values(), ids=WITHOUT.keys())
-def test_without_a_system_pool_no_pod_selects_its_nodes(part: Any, cluster: dict[str, Any]) -> None:
+def test_no_pod_selects_the_nodes_of_a_system_pool_that_is_not_declared(
+    part: Any, cluster: dict[str, Any]
+) -> None:
     assert "nodeSelector" not in part(cluster)

@@ -85,7 +85,7 @@ def test_an_autoscaled_pool_needs_the_rights_of_its_eks_calls() -> None:
     assert asked <= actions(manifests.aws_policy(eks(min=0, max=2)))
 
 
-def test_node_groups_with_tags_need_a_right_of_their_own() -> None:
+def test_node_groups_with_tags_need_an_additional_right() -> None:
     assert "eks:TagResource" not in actions(manifests.aws_policy(eks()))
     autoscaled = eks(min=0, max=2)
     assert autoscaled.pools[0].settings.tags

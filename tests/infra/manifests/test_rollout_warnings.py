@@ -132,7 +132,7 @@ def test_preview_reports_no_removal_if_the_limit_removes_none(pool: plan.PoolPla
     assert len(_said(replace(gke, nodes=fixed), nodes=2, layout=gke.offer.mig_config)) == 1
 
 
-def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
+def test_the_warning_of_a_replaced_node_pool_says_that_pods_end_and_how_to_move_them(
     pool: plan.PoolPlan,
 ) -> None:
     status = {"nodes": {"total": 3}}
@@ -200,7 +200,7 @@ def test_a_preview_reads_the_pool_and_warns(
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_preview_warns_where_the_node_pool_of_nodes_in_service_is_made_again(
+def test_a_preview_warns_if_a_node_pool_with_nodes_in_service_is_replaced(
     pool: plan.PoolPlan, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine knows the ID of one that stays, and not of one that it replaces."""

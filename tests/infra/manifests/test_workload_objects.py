@@ -37,7 +37,7 @@ def container(*changes: tuple[str, Any], **where: Any) -> Mapping[str, Any]:
     return found
 
 
-def test_s0_is_a_deployment_of_16_in_a_namespace_of_its_own() -> None:  # S0-36
+def test_s0_is_a_deployment_of_16_in_its_namespace() -> None:  # S0-36
     fleet = planned(written())
     (namespace,) = manifests.workload_namespaces(fleet)
     assert namespace["metadata"]["name"] == "ai"
@@ -89,7 +89,7 @@ def test_s0_is_probed_every_twenty_seconds_once_started() -> None:  # S0-47
         assert asked["periodSeconds"] == 20
 
 
-def test_the_start_up_budget_is_what_the_file_says_and_nothing_ends_the_server_before() -> None:
+def test_the_server_is_not_ended_before_the_start_up_budget_of_the_file() -> None:
     # S0-48
     startup = container()["startupProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] == 65 * 60
@@ -150,7 +150,7 @@ def test_a_service_named_vllm_gives_the_server_no_variables() -> None:
     assert pod()["enableServiceLinks"] is False
 
 
-def test_replicas_share_one_volume_and_its_claim_is_the_workloads_own() -> None:
+def test_replicas_share_one_volume_whose_claim_belongs_to_the_workload() -> None:
     (claim,) = (o for o in objects().before if o["kind"] == "PersistentVolumeClaim")
     assert claim["spec"] == {
         "accessModes": ["ReadWriteMany"],
@@ -184,7 +184,7 @@ def test_no_pod_is_added_for_an_update_and_a_drain_takes_no_more_than_the_file_s
     assert budget["spec"]["selector"] == made.deployment["spec"]["selector"]
 
 
-def test_pods_are_spread_over_nodes_and_zones_where_there_are_several() -> None:
+def test_pods_are_spread_over_several_nodes_and_zones() -> None:
     assert "topologySpreadConstraints" not in pod()
     assert [one["topologyKey"] for one in pod(of=1)["topologySpreadConstraints"]] == [
         "kubernetes.io/hostname",
@@ -201,7 +201,7 @@ def test_up_does_not_wait_for_replicas_that_have_no_place() -> None:
             assert one["metadata"].get("annotations") == expected
 
 
-def test_a_service_keeps_its_annotations_where_it_is_not_awaited() -> None:
+def test_a_service_that_is_not_awaited_keeps_its_annotations() -> None:
     made = objects(("replicas", 9), of=1).service
     assert made is not None
     assert made["spec"]["type"] == "LoadBalancer"
@@ -211,7 +211,7 @@ def test_a_service_keeps_its_annotations_where_it_is_not_awaited() -> None:
     }
 
 
-def test_a_variable_of_the_file_overrides_slicewrights_own() -> None:
+def test_a_variable_of_the_file_overrides_that_of_slicewright() -> None:
     env = [e for e in container(("env", {"HF_HOME": "/x"}))["env"] if e["name"] == "HF_HOME"]
     assert env == [{"name": "HF_HOME", "value": "/x"}]
 

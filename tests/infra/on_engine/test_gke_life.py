@@ -240,7 +240,7 @@ def test_a_pool_of_arm64_machines_has_none_of_gkes_taints_for_them_and_shows_no_
 
 
 @pytest.mark.long("what GKE is asked for: tests/infra/plan/gke/test_monitoring.py")
-def test_metrics_and_logs_change_in_place_and_are_left_to_gke_where_they_are_not_stated(
+def test_metrics_and_logs_change_in_place_and_default_to_gkes(
     engine: CloudEngine,
 ) -> None:
     def cluster() -> dict[str, Any]:

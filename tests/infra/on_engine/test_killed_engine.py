@@ -73,7 +73,7 @@ FEW = (3,)
     ],
 )
 @pytest.mark.timeout(3600)
-def test_what_a_killed_run_began_is_gone_on_with_once(
+def test_work_that_a_killed_run_began_is_continued_once(
     cloud: str, seeds: list[int], tmp_path: Path, toolchain: Toolchain
 ) -> None:
     with killed_engine(tmp_path, toolchain, FLEETS[cloud]) as stack:

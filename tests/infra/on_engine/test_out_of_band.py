@@ -298,7 +298,7 @@ def raised(fleet: dict[str, Any]) -> dict[str, Any]:
     return dict(later)
 
 
-def test_what_was_changed_or_deleted_by_hand_is_named_and_put_back_with_the_listed_rights(
+def test_manual_changes_and_deletions_are_named_and_reverted_with_the_listed_rights(
     stack: Watched,
 ) -> None:
     before = stack.nodes

@@ -167,7 +167,7 @@ def test_attributes_that_a_kill_cut_off_no_longer_hide_a_state_that_is_whole(sta
     stack.is_as_it_was()
 
 
-def test_what_was_changed_by_hand_is_made_again(stack: Stack) -> None:
+def test_manual_changes_are_reverted(stack: Stack) -> None:
     stack.pool_is_deleted_in_the_cloud()
     stack.follow(3)
     stack.is_as_it_was()
@@ -184,7 +184,7 @@ def test_a_pool_that_is_not_in_the_state_is_taken_over(stack: Stack) -> None:
     stack.is_as_it_was()
 
 
-def test_what_must_leave_the_state_leaves_it_and_stays_in_the_cloud(stack: Stack) -> None:
+def test_resources_removed_from_the_state_stay_in_the_cloud(stack: Stack) -> None:
     urn = stack.urn("gke-one")
 
     def protect(state: dict[str, Any]) -> None:
@@ -246,7 +246,7 @@ def test_a_state_that_cannot_be_read_is_the_version_before_it(stack: Stack, text
     stack.is_as_it_was()
 
 
-def test_the_backups_that_the_page_names_are_there_and_can_be_imported(stack: Stack) -> None:
+def test_the_backups_that_the_page_names_exist_and_can_be_imported(stack: Stack) -> None:
     kept = sorted((stack.state / ".pulumi" / "backups" / "slicewright" / "prod").glob("*.json"))
     assert kept
     checkpoint = json.loads(kept[-1].read_text())["checkpoint"]

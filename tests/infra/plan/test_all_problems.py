@@ -120,7 +120,7 @@ def test_partitions_that_are_never_advertised_are_checked_all_the_same() -> None
     assert set(found) == {(*POOL, "partition"), (*POOL, "partition", "layout")}
 
 
-def test_starts_are_checked_even_where_there_are_too_many_instances() -> None:
+def test_starts_are_checked_even_with_too_many_instances() -> None:
     four = "{profile: 4g.20gb, start: %s}"
     found = host(
         f"[{{index: 0, instances: [{four % 1}, {{profile: 4g.20gb}}, {four % 0}, "
@@ -323,7 +323,7 @@ CARDS = "workloads: [{name: w, gpu_share: {memory: 2Gi, compute_percent: 20, car
 
 
 @pytest.mark.parametrize(("cards", "policy"), [(1, "fixed-share"), (2, "native-burst-share")])
-def test_vke_nodes_and_pods_have_the_same_policy_which_allows_several_cards_where_needed(
+def test_vke_nodes_and_pods_share_a_policy_that_allows_the_requested_cards(
     cards: int, policy: str
 ) -> None:
     raw = yaml.safe_load(VKE + CARDS % cards)

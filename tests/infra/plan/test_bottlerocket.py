@@ -73,7 +73,7 @@ def test_every_model_that_it_names_is_in_the_catalog() -> None:
     assert {gpu.name for gpu in KNOWN} == set(MIG.models)
 
 
-def test_partitions_are_asked_for_by_number_and_offered_as_gpus() -> None:
+def test_partitions_are_requested_by_number_and_offered_as_gpus() -> None:
     (pool,) = planned(partition=native("1g.5gb")).pools
     assert pool.offer.resources == {"nvidia.com/gpu": 56}
     assert pool.offer.layouts == ({"1g.5gb": 7},) * 8

@@ -684,8 +684,7 @@ def gke() -> Iterator[Row]:
             {"node_pools.0.upgrade": {"mode": "surge"} | {key: value}},
         )
     for key, value, other in (
-        ("batch_nodes", 1, 2),
-        ("batch_percent", 10, 20),
+        ("batch_nodes", 1, "20%"),
         ("batch_soak_minutes", 0, 1),
         ("soak_minutes", 60, 1),
     ):
@@ -928,15 +927,12 @@ def eks() -> Iterator[Row]:
         REPLACE,
         {"node_pools.0.machine_type": "g6.xlarge", "node_pools.0.partition": "none"},
     )
-    for name, value in (("max_unavailable", 2), ("strategy", "default")):
+    for name, value in (("max_unavailable", "50%"), ("strategy", "default")):
         yield Row(f"node_pools.update.{name}", {f"node_pools.0.update.{name}": value}, IN_PLACE)
-    percent = {"node_pools.0.update.max_unavailable_percent": 50}
-    yield Row("node_pools.update.max_unavailable_percent", percent, IN_PLACE)
     on: Changes = {"node_pools.0.repair": {}}
     yield Row("node_pools.repair.enabled", {"node_pools.0.repair.enabled": False}, IN_PLACE, on)
-    for name in ("max_unhealthy", "max_parallel"):
-        for key in (name, f"{name}_percent"):
-            yield Row(f"node_pools.repair.{key}", {f"node_pools.0.repair.{key}": 9}, IN_PLACE, on)
+    for key, limit in (("max_unhealthy", 9), ("max_parallel", "9%")):
+        yield Row(f"node_pools.repair.{key}", {f"node_pools.0.repair.{key}": limit}, IN_PLACE, on)
     rule: Changes = {
         "node_pools.0.repair.rules": [
             {

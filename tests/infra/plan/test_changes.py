@@ -56,7 +56,7 @@ def changed(stack: str, **pool: Any) -> plan.PartChange:
     ],
 )
 @pytest.mark.parametrize("pool", ["node_pools", "system_pool"])
-def test_zones_of_gke_are_changed_in_place_only_where_no_node_ends(
+def test_zones_of_gke_change_in_place_only_if_no_node_ends(
     pool: str,
     before: tuple[str, dict[str, int]],
     after: tuple[str, dict[str, int]],
@@ -154,7 +154,7 @@ def test_the_effect_of_a_change(
     assert one.effect is effect
 
 
-def test_another_machine_with_other_gpus_replaces_where_the_machine_alone_would_roll() -> None:
+def test_a_machine_type_with_other_gpus_replaces_the_pool_instead_of_rolling_it() -> None:
     one = changed(
         "gke-h100",
         machine_type="a2-ultragpu-8g",
@@ -361,7 +361,7 @@ def test_a_renamed_host_is_one_gone_and_one_new_and_its_gpus_stay() -> None:
     assert [(h.name, h.kind) for h in found.hosts] == [("rnd3", "gone"), ("other", "new")]
 
 
-def test_only_what_replaces_the_cluster_replaces_every_pool() -> None:
+def test_only_a_replaced_cluster_replaces_every_pool() -> None:
     after = written("eks-a100")
     after["gpu_operator"]["namespace"] = "other"
     after["system_pool"] = {"machine_type": "m7i.xlarge"}

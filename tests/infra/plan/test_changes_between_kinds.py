@@ -99,14 +99,14 @@ def test_any_two_stack_files_can_be_compared_and_shown(data: st.DataObject) -> N
     show(before, KINDS[data.draw(st.sampled_from(sorted(KINDS)))])
 
 
-def test_a_deleted_system_pool_is_told_once_with_its_nodes() -> None:
+def test_a_deleted_system_pool_is_reported_once_with_its_nodes() -> None:
     existing = KINDS["GKE, existing, a system pool"]
     (deleted,) = plan.compare(existing, GKE_WITHOUT_SYSTEM_POOL).fleet
     assert (deleted.rule.field, deleted.effect) == ("system", ChangeEffect.REPLACE)
     assert "its nodes are deleted" in show(existing, GKE_WITHOUT_SYSTEM_POOL)
 
 
-def test_a_new_system_pool_is_told_once_and_ends_no_node() -> None:
+def test_a_new_system_pool_is_reported_once_and_ends_no_node() -> None:
     existing = KINDS["GKE, existing, a system pool"]
     (created,) = plan.compare(GKE_WITHOUT_SYSTEM_POOL, existing).fleet
     assert (created.rule.field, created.effect) == ("system", ChangeEffect.IN_PLACE)

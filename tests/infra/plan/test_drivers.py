@@ -169,7 +169,7 @@ def test_a_driver_with_a_known_fault_is_refused_though_it_is_new_enough(
 
 
 @pytest.mark.parametrize(("second", "refused"), [({}, True), ({"1g.10gb": 7}, False)])
-def test_some_drivers_are_refused_only_where_whole_gpus_are_beside_partitioned_ones(
+def test_some_drivers_are_refused_only_for_whole_gpus_beside_partitioned_ones(
     second: dict[str, int], refused: bool
 ) -> None:
     raw = byo(CATALOG.gpus["H100-80"], {}, driver={"enabled": True, "version": "570.133.20"})
@@ -219,7 +219,7 @@ def test_a_device_plugin_too_old_for_a_profiles_ending_is_refused(
         assert "#1807" in problem.source
 
 
-def test_faults_of_nvidias_plugin_do_not_concern_gkes_own() -> None:
+def test_faults_of_nvidias_plugin_do_not_concern_gkes_plugin() -> None:
     pool = {
         "name": "a",
         "machine_type": "g4-standard-48",

@@ -90,7 +90,7 @@ def test_a_product_that_no_table_has_is_taken_as_written_with_a_note() -> None:
         ("NVIDIA A10", "has no MIG: it cannot be partitioned"),
     ],
 )
-def test_it_cannot_be_partitioned(product: str, reason: str) -> None:
+def test_a_gpu_named_by_product_cannot_be_partitioned(product: str, reason: str) -> None:
     layout = {"mode": "operator", "layout": {"1g.5gb": 7}}
     assert reason in problem({"product": product, "count": 1}, partition=layout).reason
 
@@ -138,7 +138,7 @@ def test_an_unknown_key_says_where_it_belongs(key: str, value: str, place: str) 
 
 
 @pytest.mark.parametrize("replicas", [1, 49])
-def test_the_range_of_mps_is_its_own(replicas: int) -> None:
+def test_mps_shares_a_gpu_among_2_to_48_pods(replicas: int) -> None:
     raw = raw_fleet({"model": "T4", "count": 1}, sharing={"mode": "mps", "replicas": replicas})
     raw["gpu_operator"] = {"mig_strategy": "none"}
     with pytest.raises(stack_file.SpecError) as refused:

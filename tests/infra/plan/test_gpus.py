@@ -285,7 +285,7 @@ def test_two_profiles_together_may_need_a_newer_driver() -> None:
     assert needs == ["450.80.02", "510.39.01"]
 
 
-def test_notes_say_what_is_no_reason_to_refuse() -> None:
+def test_doubts_that_are_no_reason_to_refuse_are_notes() -> None:
     fleet = planned(
         GKE,
         machine_type="a2-ultragpu-1g",
@@ -313,7 +313,7 @@ def test_a_timeout_shorter_than_the_reboot_that_the_pool_needs_is_noted() -> Non
     assert any("verified 25 to 60 minutes after it was ordered" in note for note in long)
 
 
-def test_a_rollout_where_nothing_is_rolled_out_is_noted() -> None:
+def test_rollout_settings_without_effect_are_noted() -> None:
     def idle(text: str, **pool: Any) -> list[str]:
         rollout = {"max_unavailable": 2, "canary": 2, "max_unverified": 1}
         noted = plan.notes(planned(text, rollout=rollout, **pool))

@@ -64,5 +64,5 @@ def test_labels_that_engines_of_fractions_read_are_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["team", "example.com/gpu.product", "nvidia.com/team"])
-def test_labels_that_nobody_else_uses_are_accepted(key: str) -> None:
+def test_labels_without_another_owner_are_accepted(key: str) -> None:
     planned(P4D, key)

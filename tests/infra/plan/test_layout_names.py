@@ -54,7 +54,7 @@ def test_every_layout_has_a_name_of_its_own_that_is_a_label(gpu: Gpu) -> None:
 
 
 @by_model
-def test_nvidias_names_mean_what_they_mean_to_nvidia(gpu: Gpu) -> None:
+def test_nvidias_layout_names_have_nvidias_meaning(gpu: Gpu) -> None:
     named = uniform_layouts(gpu)
     for name, config in catalog.load().named_configs[gpu.name].items():
         if name != "all-enabled":  # MIG without instances is no layout
@@ -124,7 +124,7 @@ def test_layouts_by_index_have_the_pools_name() -> None:
     ]
 
 
-def test_earlier_layouts_by_index_are_kept_where_the_stack_file_lists_them() -> None:
+def test_earlier_layouts_by_index_are_kept_if_the_stack_file_lists_them() -> None:
     """They are too many to have all of them."""
     old = [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}]
     new = [{"index": [1], "layout": {"1g.5gb": 7}}, {"index": [0], "layout": {}}]
@@ -166,7 +166,7 @@ def test_an_earlier_layout_must_suit_the_strategy_too() -> None:
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_the_diff_says_where_an_earlier_layout_by_index_is_forgotten(listed: bool) -> None:
+def test_the_diff_names_an_earlier_layout_by_index_that_is_dropped(listed: bool) -> None:
     old = [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}]
     before = fleet({"mode": "operator", "gpus": old})
     after = fleet({"mode": "operator", "config": "all-1g.5gb", "previous": [old] if listed else []})

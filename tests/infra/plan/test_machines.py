@@ -227,7 +227,7 @@ def test_an_arm64_machine_of_eks_is_built() -> None:
     assert plan.unbuildable(plan.read(json.dumps(raw), stack_file.Source("test", raw))) == ()
 
 
-def test_gvnic_cannot_be_left_out_where_the_machine_needs_it() -> None:
+def test_gvnic_cannot_be_disabled_on_machines_that_need_it() -> None:
     pool = {
         "name": "a",
         "machine_type": "a3-highgpu-8g",

@@ -95,7 +95,7 @@ def test_a_misspelt_operator_key_is_refused(operator: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("cloud", "toolkit"), [("eks", False), ("gke", True), ("byo", False)])
-def test_the_toolkit_is_installed_where_the_nodes_have_none(cloud: str, toolkit: bool) -> None:
+def test_the_toolkit_is_installed_on_nodes_without_one(cloud: str, toolkit: bool) -> None:
     made = planned(cloud, {}).operator
     assert made is not None
     assert (made.driver.enabled, made.toolkit.enabled) == (False, toolkit)

@@ -283,7 +283,7 @@ def test_a_server_of_any_image_follows_a_query_only() -> None:
     assert manifests.scaling_query(one) == "sum(a)"
 
 
-def test_without_a_prometheus_nothing_could_be_scaled() -> None:
+def test_autoscaling_requires_a_prometheus() -> None:
     raw = written()
     del raw["pod_autoscaling"]
     assert "workloads[0].autoscaling: needs a Prometheus" in refusal(raw)

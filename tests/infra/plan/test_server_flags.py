@@ -69,9 +69,7 @@ def refusal(workload: dict[str, Any], **pool: Any) -> str:
         (["--seed=1", "--"], "-- ends the flags"),
     ],
 )
-def test_a_flag_of_vllm_that_gets_round_what_is_checked_is_refused(
-    arguments: list[str], why: str
-) -> None:
+def test_a_flag_of_vllm_that_bypasses_a_check_is_refused(arguments: list[str], why: str) -> None:
     assert why in refusal({**VLLM, "extra_args": arguments})
 
 
@@ -87,9 +85,7 @@ def test_a_flag_of_vllm_that_gets_round_what_is_checked_is_refused(
         (["densenet"], "is no flag"),
     ],
 )
-def test_a_flag_of_triton_that_gets_round_what_is_checked_is_refused(
-    arguments: list[str], why: str
-) -> None:
+def test_a_flag_of_triton_that_bypasses_a_check_is_refused(arguments: list[str], why: str) -> None:
     assert why in refusal({**TRITON, "extra_args": arguments})
 
 

@@ -126,7 +126,7 @@ def test_s1_versions_of_plugin_and_feature_discovery_can_be_pinned() -> None:  #
 
 
 @pytest.mark.parametrize("part", ["driver", "toolkit"])
-def test_s1_what_the_machine_image_has_is_not_installed_again(part: str) -> None:
+def test_s1_components_of_the_machine_image_cannot_be_installed(part: str) -> None:
     """S1-04, -11, -18"""
     raw = written("eks-a100")
     raw["gpu_operator"][part] = {"enabled": True}
@@ -183,7 +183,7 @@ def test_s2_refusals(instances: list[dict[str, Any]], said: str) -> None:
     assert said in refusal(raw)
 
 
-def test_s2_without_starts_placements_are_found() -> None:
+def test_s2_without_starts_gets_disjoint_placements() -> None:
     raw = written("hosts-a100")
     raw["hosts"][0]["gpus"][0]["instances"] = [
         {"profile": "3g.20gb"},
@@ -218,7 +218,7 @@ def test_s3_requests_are_totals_over_cards() -> None:
 
 @pytest.mark.parametrize("node", ["binpack", "spread"])
 @pytest.mark.parametrize("gpu", ["binpack", "spread"])
-def test_s3_nodes_and_cards_are_chosen_by_policies_of_their_own(node: str, gpu: str) -> None:
+def test_s3_nodes_and_cards_have_separate_policies(node: str, gpu: str) -> None:
     """S3-14 to -16"""
     fractional = {"provider": "hami", "node_policy": node, "gpu_policy": gpu}
     (share,) = planned({**written("fractional"), "fractional": fractional}).workloads
@@ -307,7 +307,7 @@ def test_s4_pods_choose_nodes_by_these_labels() -> None:
     assert "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED" in a100[f"nvidia.com/{one}.product"]
 
 
-def test_without_feature_discovery_no_label_is_expected() -> None:
+def test_labels_are_expected_only_with_feature_discovery() -> None:
     """GKE's nodes have no GPU feature discovery; HAMi's have another device plugin."""
     for stack in ("gke-h100", "fractional"):
         for pool in planned(written(stack)).pools:

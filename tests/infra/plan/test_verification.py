@@ -119,7 +119,7 @@ def test_on_gke_every_device_is_called_a_gpu(partition: str, device: str) -> Non
         (GKE + "    sharing: {mode: mps, replicas: 2}\n" + POD, "the pool shares its GPUs by MPS"),
     ],
 )
-def test_a_pool_without_such_a_pod_says_why(text: str, why: str) -> None:
+def test_a_pool_without_a_proof_pod_has_a_reason(text: str, why: str) -> None:
     verification = _plan(text).pools[0].verification
     assert verification.pod == ()
     assert verification.why_no_pod.startswith(why)

@@ -82,7 +82,7 @@ def test_the_model_of_s0_does_not_fit_a_2g_20gb_and_a_larger_partition_is_named(
     assert "choose a pool with partitions of 3g.40gb or more" in said
 
 
-def test_eight_bits_a_weight_fit_where_sixteen_do_not() -> None:
+def test_a_model_with_8_bit_weights_fits_a_partition_too_small_for_16_bits() -> None:
     raw = written(("model.weight_bits", 8))
     raw["node_pools"][0]["partition"]["profile"] = "2g.20gb"
     assert planned(raw).deployments[0].memory is not None
@@ -305,7 +305,7 @@ def test_two_workloads_of_one_name_are_refused_whatever_their_kind() -> None:
     assert str(refused.value).count("llm-deployment is listed 2 times") == 2
 
 
-def test_a_namespace_is_made_or_not_for_all_of_its_workloads() -> None:
+def test_workloads_of_a_namespace_agree_whether_it_is_created() -> None:
     raw = written()
     raw["workloads"].append(raw["workloads"][0] | {"name": "second", "create_namespace": False})
     with pytest.raises(
@@ -353,7 +353,7 @@ def test_servers_that_share_a_partition_share_its_memory() -> None:
     assert "write 25 or less" in str(refused.value)
 
 
-def test_a_resource_is_named_where_the_nodes_offer_several() -> None:
+def test_a_workload_must_name_its_resource_if_nodes_offer_several() -> None:
     raw = shared(1, 90)
     del raw["workloads"][0]["resource"]
     with pytest.raises(stack_file.SpecError) as refused:
@@ -370,7 +370,7 @@ def test_gpus_shared_by_fractions_take_no_servers() -> None:
         planned(raw)
 
 
-def test_a_volume_for_one_node_is_refused_where_replicas_are_on_several() -> None:
+def test_a_volume_for_one_node_is_refused_for_replicas_on_several_nodes() -> None:
     once = {"size": "10Gi", "access_mode": "ReadWriteOnce"}
     assert planned(written(("cache", once))).deployments  # one node
     raw = written(("cache", once), ("model.name", "m"), ("model.path", None), of=1)
@@ -378,7 +378,7 @@ def test_a_volume_for_one_node_is_refused_where_replicas_are_on_several() -> Non
         planned(raw)
 
 
-def test_without_a_cache_the_downloads_are_counted() -> None:
+def test_downloads_are_counted_for_workloads_without_a_cache() -> None:
     assert any(
         "some 392 GB together at every start: write cache" in n for n in noted(("cache", None))
     )

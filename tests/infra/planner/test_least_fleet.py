@@ -157,7 +157,7 @@ def _content(answer: planner.Answer) -> tuple[object, ...]:
     return pools, answer.assignments, answer.bounds
 
 
-def test_a_wrong_answer_is_told_apart_from_a_right_one() -> None:
+def test_a_wrong_answer_is_distinguished_from_a_right_one() -> None:
     """Each fault that is put in has its own sentence."""
     node = planner.node_type("one", A100, gpus=1, cost=1000, partitioner="operator")
     slot = Slot(gpu=A100.name, profile="3g.40gb")

@@ -157,7 +157,7 @@ def test_an_existing_volcano_that_places_otherwise_is_refused(
 
 
 @pytest.mark.usefixtures("zipapps")
-def test_the_kubelet_is_not_asked_which_pod_has_which_shared_card() -> None:
+def test_the_agent_does_not_read_shared_cards_from_the_kubelet() -> None:
     """It does not know: the engine's plugin gives a container other cards than it chose."""
     raw = {**EXISTING, "fractional": {"provider": "hami"}, "node_agent": {"attribution": True}}
     fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))

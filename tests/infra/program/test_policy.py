@@ -23,7 +23,7 @@ from tests.recorder import Made
         ("fractional", set()),
     ],
 )
-def test_only_what_a_stack_file_says_breaks_a_rule(
+def test_only_settings_of_the_stack_file_break_a_rule(
     record: Callable[..., list[Made]], stack: str, expected: set[str]
 ) -> None:
     declared = [

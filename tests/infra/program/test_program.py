@@ -1060,7 +1060,7 @@ def test_many_failing_nodes_are_counted_not_listed() -> None:
     assert "and 15 more" in text
 
 
-def test_line_numbers_come_from_the_stack_file_only_where_it_equals_the_config(
+def test_line_numbers_come_from_the_stack_file_only_if_it_equals_the_config(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "stacks").mkdir()

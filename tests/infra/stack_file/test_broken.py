@@ -133,7 +133,7 @@ def refused(text: str, tmp_path: Path) -> stack_file.SpecError:
 
 
 @pytest.mark.parametrize("broken", [*cases(GENERATED)], ids=lambda b: b.name)
-def test_a_mistake_is_reported_where_it_is(broken: Broken) -> None:
+def test_a_mistake_is_reported_with_its_position(broken: Broken) -> None:
     error = broken.error
     message = str(error)
     assert re.match(r"broken\.yaml: \d+ problems?, nothing was created or changed\n", message)

@@ -24,7 +24,7 @@ from slicewright.infra.stack_file.schema.constraints import (
     QualifiedName,
 )
 from slicewright.infra.stack_file.schema.fleet import ByoFleet, EksFleet, GkeFleet
-from slicewright.infra.stack_file.schema.rollout import ShareOfNodes
+from slicewright.infra.stack_file.schema.node_shares import ShareOfNodes
 
 Checked = IntRange | Pattern | DnsLabel | QualifiedName
 

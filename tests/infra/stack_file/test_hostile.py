@@ -137,7 +137,7 @@ def most_memory(work: Callable[[], object]) -> int:
 
 @settings(max_examples=examples(1000))
 @given(st.text(alphabet="[]{}'\"# a:,-\n?"))
-def test_the_bound_of_nesting_is_never_below_what_a_parser_finds(text: str) -> None:
+def test_the_nesting_bound_is_at_least_the_depth_of_the_parsed_file(text: str) -> None:
     depth = deepest = 0
     with contextlib.suppress(yaml.YAMLError):
         for event in yaml.parse(text, Loader=yaml_reader.Loader):

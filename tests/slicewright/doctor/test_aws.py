@@ -40,7 +40,7 @@ def test_a_new_accounts_quota_is_named_with_the_command_that_raises_it(doctor: D
     assert "--quota-code L-417A185B --desired-value 96 --region eu-west-1" in said
 
 
-def test_what_others_run_already_is_taken_off_the_quota(doctor: Doctor) -> None:
+def test_the_usage_of_others_is_subtracted_from_the_quota(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "running": {"p4d.24xlarge": 16}})
     code, said = doctor("eks-a100")
     assert code == NOT_VERIFIED
@@ -253,7 +253,7 @@ def test_a_subnet_with_fewer_addresses_than_nodes_is_named(doctor: Doctor) -> No
     assert f"addresses for nodes in eu-west-1a: 11 are free in {small}" in said
 
 
-def test_a_zone_without_a_subnet_and_a_subnet_that_is_not_there_are_named(doctor: Doctor) -> None:
+def test_a_zone_without_a_subnet_and_a_missing_subnet_are_named(doctor: Doctor) -> None:
     aws, (old, new) = existing(doctor)
     code, said = doctor("eks-a100", (old, new.replace(f", {aws.subnets[1]}", "")))
     assert code == NOT_VERIFIED
@@ -287,7 +287,7 @@ def existing_cluster(doctor: Doctor) -> Aws:
     return aws
 
 
-def test_a_cluster_that_exists_is_asked_for_its_subnets(doctor: Doctor) -> None:
+def test_the_subnets_of_an_existing_cluster_are_read_from_it(doctor: Doctor) -> None:
     aws = existing_cluster(doctor)
     code, said = doctor("eks-a100", THERE)
     assert code == VERIFIED, said

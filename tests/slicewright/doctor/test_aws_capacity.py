@@ -46,7 +46,7 @@ def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
         ({"taken": 1}, "1 instances, 0 free; the stack needs 1"),
     ],
 )
-def test_what_is_wrong_with_a_reservation_is_named(
+def test_faults_of_a_reservation_are_named(
     doctor: Doctor, changed: dict[str, Any], what: str
 ) -> None:
     reserve(doctor, **changed)
@@ -75,7 +75,7 @@ def test_a_capacity_block_that_starts_later_is_named_with_its_day(doctor: Doctor
     assert "it ends at 2026-12-02 11:30 UTC" in said
 
 
-def test_a_resource_group_is_asked_for_its_reservations(doctor: Doctor) -> None:
+def test_the_reservations_of_a_resource_group_are_listed(doctor: Doctor) -> None:
     reserve(doctor, groups=[GROUP])
     code, said = doctor("eks-a100", named(GROUP))
     assert code == VERIFIED, said

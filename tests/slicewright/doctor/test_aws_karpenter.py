@@ -42,7 +42,7 @@ def test_an_account_that_has_all_of_it_passes(doctor: Doctor) -> None:
         (EMPTY, "0 vCPU; the stack's nodes need 192", "request-service-quota-increase"),
     ],
 )
-def test_what_karpenter_lacks_is_named(
+def test_missing_prerequisites_of_karpenter_are_named(
     doctor: Doctor, account: dict[str, Any], what: str, remedy: str
 ) -> None:
     write_account(doctor.environment, **{**PROMPT, **account})

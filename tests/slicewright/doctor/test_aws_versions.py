@@ -24,7 +24,7 @@ def release(text: str) -> tuple[str, str]:
     return POOL, f"release_version: {text}\n        {POOL}"
 
 
-def test_versions_that_are_there_pass(doctor: Doctor) -> None:
+def test_available_versions_pass(doctor: Doctor) -> None:
     code, said = doctor("eks-a100", addon("coredns", "v1.12.4-eksbuild.1"), release(RELEASE))
     assert code == VERIFIED, said
     assert "add-on coredns of Kubernetes 1.35 in eu-west-1: v1.12.4-eksbuild.1\n" in said

@@ -31,7 +31,7 @@ def kubeconfig(toolchain: Toolchain) -> Iterator[Path]:
             control_plane.remove(environment, "c")
 
 
-def test_who_serves_the_metrics_of_pods_is_read_and_what_is_not_there_is_left_out(
+def test_the_server_of_pod_metrics_is_read_and_missing_objects_are_omitted(
     kubeconfig: Path,
 ) -> None:
     by_adapter = fleet(

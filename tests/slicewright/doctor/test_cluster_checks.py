@@ -75,7 +75,7 @@ def wrong(
     return [finding for finding in found if finding.verdict != "ok"]
 
 
-def test_nothing_is_wrong_with_a_cluster_that_has_what_is_needed() -> None:
+def test_a_cluster_with_all_prerequisites_passes() -> None:
     assert wrong() == []
 
 
@@ -132,7 +132,7 @@ def test_a_cluster_in_which_no_node_takes_pods_without_gpus_is_named(
 @pytest.mark.parametrize(
     "unknown", ["administrator", "nodes", "daemonsets", "operators", "namespaces"]
 )
-def test_what_is_unknown_is_not_passed(unknown: str) -> None:
+def test_an_unanswered_question_does_not_pass(unknown: str) -> None:
     assert [finding.verdict for finding in wrong(**{unknown: SILENT})] == ["not asked"]
 
 
@@ -149,7 +149,7 @@ def test_the_operators_own_plugin_and_one_without_nodes_are_no_others() -> None:
     assert wrong(daemonsets=(own, without_nodes)) == []
 
 
-def test_what_this_stack_made_may_be_there() -> None:
+def test_objects_of_this_stack_may_exist() -> None:
     own: dict[str, Owned] = {"gpu-operator": "yes"}
     there = {"operators": (CLUSTER_POLICY,), "namespaces": frozenset({"gpu-operator"})}
     assert wrong(owned=own, **there) == []
@@ -157,7 +157,7 @@ def test_what_this_stack_made_may_be_there() -> None:
     assert all("if this stack created it" in f.remedy for f in wrong(owned=unknown, **there))
 
 
-def test_an_operator_to_adopt_must_be_there() -> None:
+def test_an_operator_to_adopt_must_exist() -> None:
     adopts = fleet(gpu_operator={"existing": True})
     (finding,) = wrong(adopts)
     assert "does not exist" in finding.detail
@@ -186,7 +186,7 @@ def test_an_operator_without_feature_discovery_needs_an_installed_one() -> None:
     assert wrong(without, daemonsets=(NFD,)) == []
 
 
-def test_kinds_of_a_prometheus_that_exists_must_be_there() -> None:
+def test_the_kinds_of_an_existing_prometheus_must_exist() -> None:
     existing = {"prometheus": "existing", "url": "http://prometheus.monitoring.svc:9090"}
     watched = fleet(monitoring=existing)
     (name,) = wanted_definitions(watched)
@@ -227,9 +227,7 @@ def test_an_api_of_metrics_that_another_serves_is_named_before_it_is_taken() -> 
     assert "pod_autoscaling.existing: true" in finding.remedy
 
 
-def test_an_adapter_that_the_stack_makes_needs_cert_manager_and_one_that_exists_must_be_there() -> (
-    None
-):
+def test_a_new_adapter_needs_cert_manager_and_an_existing_one_must_run() -> None:
     by_adapter = fleet(**SCALED, pod_autoscaling={"by": "prometheus-adapter"})
     (finding,) = wrong(by_adapter)
     assert finding.subject == "CustomResourceDefinition certificates.cert-manager.io"

@@ -15,7 +15,7 @@ GKE = "credentials of kubeconfigs (gke-gcloud-auth-plugin): "
 EKS = "credentials of kubeconfigs (aws): "
 
 
-def test_who_is_logged_in_as_the_guide_says_has_the_same_user_in_both(doctor: Doctor) -> None:
+def test_a_login_by_the_guide_has_the_same_user_in_cloud_and_cluster(doctor: Doctor) -> None:
     """With application default credentials only: gcloud is logged out."""
     code, output = doctor("gke-h100", PROJECT)
     assert code == VERIFIED, output
@@ -62,7 +62,7 @@ def test_pulumi_and_the_program_as_two_people_are_named(
     assert "gcloud auth application-default login" in output
 
 
-def test_without_application_default_credentials_up_would_fail_in_the_cluster(
+def test_missing_application_default_credentials_fail(
     doctor: Doctor,
 ) -> None:
     write_google(doctor.environment, {"application_default": None, "gcloud": "a@example.com"})

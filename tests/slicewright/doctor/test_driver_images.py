@@ -91,13 +91,13 @@ def test_all_pages_are_read_with_a_token_that_anybody_gets(served: str) -> None:
         ("elsewhere", "redirects to another server"),
     ],
 )
-def test_a_registry_that_says_nothing_is_not_seen(served: str, path: str, why: str) -> None:
+def test_a_silent_registry_is_not_seen(served: str, path: str, why: str) -> None:
     found = registry.tags(served, path)
     assert isinstance(found, NotAnswered)
     assert why in found.why
 
 
-def test_a_registry_that_is_not_there_is_not_seen() -> None:
+def test_an_unreachable_registry_is_not_seen() -> None:
     found = registry.tags("127.0.0.1:1", "nvidia/driver")
     assert isinstance(found, NotAnswered)
     assert "cannot be reached from here" in found.why
@@ -105,7 +105,7 @@ def test_a_registry_that_is_not_there_is_not_seen() -> None:
     assert said.verdict == "not seen"
 
 
-def test_what_the_operator_would_pull_is_asked_for_and_nothing_else() -> None:
+def test_only_images_that_the_operator_would_pull_are_looked_up() -> None:
     driver = {"enabled": True, "version": "580.126.20"}
     assert driver_image(byo(driver=driver)) == IMAGE
     mirror = driver_image(byo(driver=driver, registry="mirror.example.com/nvidia-mirror"))

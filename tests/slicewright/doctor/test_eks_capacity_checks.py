@@ -78,7 +78,7 @@ def of(
     return list(reservation_findings(fleet, {name: there}, owned))
 
 
-def test_only_what_a_pool_names_is_asked_for() -> None:
+def test_only_resources_that_a_pool_names_are_looked_up() -> None:
     assert reservations_needed(fleet_of()) == {}
     assert reservations_needed(fleet_of({"mode": "reservation"})) == {}
     assert list(reservations_needed(fleet_of(NAMED))) == [ONE]
@@ -163,7 +163,7 @@ def test_an_ordinary_reservation_is_no_block() -> None:
     )
 
 
-def test_what_this_stacks_own_nodes_take_is_not_counted_twice() -> None:
+def test_the_usage_of_this_stacks_nodes_is_not_counted_twice() -> None:
     full = dataclasses.replace(THERE, available=0)
     (found,) = of(fleet_of(NAMED), full, owned="yes")
     assert found.verdict == "ok"
@@ -191,7 +191,7 @@ def test_a_missing_or_unanswered_reservation_never_passes() -> None:
 ENABLED = Key(state="Enabled", encrypts=True)
 
 
-def test_each_key_of_the_plan_is_asked_for_once_with_who_uses_it() -> None:
+def test_each_key_of_the_plan_is_looked_up_once_with_its_users() -> None:
     fleet = fleet_of(disk={"kms_key": OTHER_KEY})
     assert keys_needed(fleet) == {
         KEY: "cluster.secrets_key",

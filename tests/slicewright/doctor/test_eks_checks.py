@@ -202,12 +202,12 @@ def test_a_quota_without_answer_is_never_a_pass(fleet: EksFleetPlan) -> None:
     assert found.detail == "could not be checked: the right ec2:Something is missing"
 
 
-def test_a_cluster_that_this_stack_made_is_no_clash(fleet: EksFleetPlan) -> None:
+def test_the_cluster_of_this_stack_does_not_clash(fleet: EksFleetPlan) -> None:
     """And its VPC is counted already."""
     assert of(fleet, answers(cluster=True, vpcs=5), "yes") == []
 
 
-def test_what_this_stack_runs_already_is_part_of_what_it_needs(fleet: EksFleetPlan) -> None:
+def test_running_instances_of_this_stack_are_part_of_its_need(fleet: EksFleetPlan) -> None:
     ours = Running(vcpus={"L-417A185B": 1536}, of_cluster={"L-417A185B": 96})
     assert of(fleet, answers(cluster=True, running=ours), "yes") == []
     (found,) = of(fleet, answers(running=ours))
@@ -249,7 +249,7 @@ def test_the_vcpus_of_all_nodes_are_counted_by_quota(fleet: EksFleetPlan) -> Non
     assert needed["L-1216C47A"] == fleet.system.nodes.max * 2
 
 
-def test_what_fits_exactly_fits(fleet: EksFleetPlan) -> None:
+def test_a_quota_that_equals_the_need_passes(fleet: EksFleetPlan) -> None:
     needed = {code: float(n) for code, n in vcpus_needed(fleet).items()}
     assert of(fleet, answers(limits=needed, vpcs=4)) == []
 

@@ -89,13 +89,13 @@ def refused(policy: Mapping[str, Any], every: tuple[Requests, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", FLEETS)
-def test_the_stacks_own_policy_allows_all_that_is_asked(name: str) -> None:
+def test_the_printed_policy_allows_every_simulated_action(name: str) -> None:
     fleet = FLEETS[name]
     assert refused(manifests.aws_policy(fleet), requests(fleet, ACCOUNT)) == set()
 
 
 @pytest.mark.parametrize("name", FLEETS)
-def test_each_right_that_is_missing_alone_is_found(name: str) -> None:
+def test_each_single_missing_right_is_reported(name: str) -> None:
     fleet = FLEETS[name]
     every = requests(fleet, ACCOUNT)
     policy = manifests.aws_policy(fleet)
@@ -106,7 +106,7 @@ def test_each_right_that_is_missing_alone_is_found(name: str) -> None:
         assert refused(less, every) == {action}
 
 
-def test_each_kind_of_resource_that_a_policy_leaves_out_is_found() -> None:
+def test_each_kind_of_resource_that_a_policy_omits_is_reported() -> None:
     """A route is made in a route table, and a subnet in a VPC: no right on one is one on all."""
     fleet = fleet_of("eks-a100")
     policy = copy.deepcopy(manifests.aws_policy(fleet))
@@ -134,7 +134,7 @@ def test_every_request_names_this_account_and_no_pattern() -> None:
         assert not any("*" in value for value in group.context.values())
 
 
-def test_each_action_is_asked_for_on_its_own_kinds_only() -> None:
+def test_each_action_is_simulated_only_on_its_kinds_of_resources() -> None:
     """A policy for pods' roles need not allow the nodes' ones, and none of a pod's on a cluster."""
     every = {
         (action, arn)
@@ -151,7 +151,7 @@ def test_each_action_is_asked_for_on_its_own_kinds_only() -> None:
     }
 
 
-def test_a_stack_of_an_earlier_version_is_asked_about_with_the_names_that_its_roles_have() -> None:
+def test_an_earlier_stack_is_checked_with_the_names_of_its_roles() -> None:
     names = {"nodes": "eks-nodes-0123abc", "autoscaler": "eks-autoscaler-0123abc"}
     fleet = FLEETS["autoscaler"]
     every = requests(fleet, ACCOUNT, names)
@@ -177,7 +177,7 @@ def test_rights_in_a_region_missing_from_the_catalog_are_checked() -> None:
     }
 
 
-def test_iam_is_asked_for_in_the_partitions_own_region() -> None:
+def test_iam_is_called_in_the_region_of_the_aws_partition() -> None:
     asked = {
         (action.partition(":")[0], group.context["aws:RequestedRegion"])
         for group in requests(fleet_of("eks-a100"), ACCOUNT)
@@ -195,7 +195,7 @@ def test_iam_is_asked_for_in_the_partitions_own_region() -> None:
         (f"arn:aws:iam::{ACCOUNT}:root", False, None),
     ],
 )
-def test_whose_policies_count_follows_from_what_sts_says(
+def test_the_checked_principal_follows_from_the_answer_of_sts(
     arn: str, user: bool, role: str | None
 ) -> None:
     assert (is_user(arn), role_of(arn)) == (user, role)
@@ -240,13 +240,13 @@ def test_a_right_on_a_key_may_come_from_the_keys_own_policy() -> None:
     assert found.verdict == "fails"
 
 
-def test_what_is_refused_on_one_resource_and_unsure_on_another_fails_once() -> None:
+def test_an_action_refused_on_one_resource_and_undecided_on_another_fails_once() -> None:
     unsure = Refused(right="ec2:CreateTags", resource="a", why="policies", missing_keys=("aws:x",))
     (found,) = of(unsure, Refused(right="ec2:CreateTags", resource="b", why="policies"))
     assert found.verdict == "fails"
 
 
-def test_rights_that_could_not_be_asked_for_are_not_missing() -> None:
+def test_rights_that_could_not_be_checked_are_not_missing() -> None:
     silent = NotAnswered(why="the right iam:SimulatePrincipalPolicy is missing")
     for answer in (silent, CallerRights(principal=ROLE, refused=silent, simulated=57)):
         (found,) = findings(answer, account=ACCOUNT, rights="slicewright rights -s eks-a100")

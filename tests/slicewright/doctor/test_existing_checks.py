@@ -95,7 +95,7 @@ def test_clusters_that_lack_nothing_fail_in_nothing() -> None:
         ),
     ],
 )
-def test_what_an_eks_cluster_lacks_is_named_alone(
+def test_only_the_missing_parts_of_an_eks_cluster_are_named(
     changed: dict[str, Any], said: str, remedy: str
 ) -> None:
     (found,) = of_eks(**changed)
@@ -127,7 +127,7 @@ def test_what_an_eks_cluster_lacks_is_named_alone(
         ),
     ],
 )
-def test_what_a_gke_cluster_lacks_is_named_alone(
+def test_only_the_missing_parts_of_a_gke_cluster_are_named(
     changed: dict[str, Any], said: str, remedy: str
 ) -> None:
     (found,) = of_gke(**changed)

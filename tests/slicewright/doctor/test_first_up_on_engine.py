@@ -72,7 +72,7 @@ GKE = Story(
         pytest.param(EKS, id="eks"),
     ],
 )
-def test_an_empty_account_is_asked_and_mended_and_comes_up_at_the_first_try(
+def test_an_empty_account_is_checked_and_repaired_and_comes_up_at_the_first_try(
     story: Story, tmp_path: Path, toolchain: Toolchain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The AWS account has the ordinary delays, which tests of the engine mostly leave out.

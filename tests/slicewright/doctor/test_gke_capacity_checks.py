@@ -73,7 +73,7 @@ def of(
         ("projects/acme-ml/reservations/week/reservationBlocks/b1", "acme-ml"),
     ],
 )
-def test_a_reservation_is_asked_for_where_it_is(reservation: str, project: str) -> None:
+def test_a_reservation_is_looked_up_in_its_project_and_zone(reservation: str, project: str) -> None:
     paths = reservations_needed(fleet_of(reservation), "acme")
     assert list(paths) == [dataclasses.replace(HERE, project=project)]
 
@@ -122,7 +122,7 @@ def test_too_few_machines_come_with_the_command_that_reserves_more() -> None:
     )
 
 
-def test_what_this_stacks_own_nodes_use_is_not_counted_twice() -> None:
+def test_the_usage_of_this_stacks_nodes_is_not_counted_twice() -> None:
     (found,) = of(fleet_of(), dataclasses.replace(THERE, in_use=2), own="yes")
     assert found.verdict == "ok"
 
@@ -146,7 +146,7 @@ def test_a_missing_or_unanswered_reservation_never_passes() -> None:
     assert found.verdict == "not asked"
 
 
-def test_each_key_of_the_cluster_is_asked_for() -> None:
+def test_each_key_of_the_cluster_is_looked_up() -> None:
     assert keys_needed(fleet_of()) == {KEY: "cluster.kms_key"}
 
 

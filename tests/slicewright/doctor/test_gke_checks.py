@@ -139,7 +139,9 @@ def test_a_quota_that_the_region_does_not_show_is_never_a_pass(fleet: GkeFleetPl
     assert found.remedy.startswith("gcloud beta quotas info list")
 
 
-def test_what_this_stack_made_is_no_clash_and_its_usage_is_its_own(fleet: GkeFleetPlan) -> None:
+def test_resources_of_this_stack_do_not_clash_and_their_usage_counts_for_it(
+    fleet: GkeFleetPlan,
+) -> None:
     full = {name: Quota(limit=quota.limit, usage=quota.limit) for name, quota in AMPLE.items()}
     assert of(fleet, "yes", cluster=True, account=True, quotas=full) == []
 

@@ -32,7 +32,7 @@ def planned(**cluster: Any) -> plan.GkeFleetPlan:
     return found
 
 
-def test_external_addresses_are_asked_for_only_where_the_stack_makes_public_nodes() -> None:
+def test_external_addresses_are_checked_only_for_stacks_with_public_nodes() -> None:
     assert EXTERNAL in constraints_needed(planned())
     assert EXTERNAL not in constraints_needed(planned(private_nodes=True))
     assert EXTERNAL not in constraints_needed(planned(existing=True))
@@ -51,7 +51,9 @@ def test_external_addresses_are_asked_for_only_where_the_stack_makes_public_node
         ([{"values": {"deniedValues": ["projects/p/zones/z/instances/bastion"]}}], False),
     ],
 )
-def test_what_an_effective_policy_forbids(rules: list[dict[str, Any]], forbids: bool) -> None:
+def test_an_effective_policy_is_enforced_by_its_rules(
+    rules: list[dict[str, Any]], forbids: bool
+) -> None:
     assert enforced({"name": "policies/a", "spec": {"rules": rules}}) is forbids
     assert not enforced({"name": "policies/a"})
 
@@ -64,7 +66,7 @@ def test_the_same_refusal_of_all_constraints_is_one_finding() -> None:
     assert "compute.requireShieldedVm, iam.disableServiceAccountCreation" in found.subject
 
 
-def test_each_answer_is_a_line_with_what_mends_it() -> None:
+def test_each_answer_is_a_line_with_its_remedy() -> None:
     fleet = planned()
     off = NotAnswered(why="orgpolicy.googleapis.com is off")
     answers = dict.fromkeys(constraints_needed(fleet), True) | {"compute.requireShieldedVm": off}

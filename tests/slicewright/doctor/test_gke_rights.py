@@ -11,7 +11,7 @@ from slicewright.infra.plan import GkeFleetPlan
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 
 
-def test_what_is_asked_is_what_slicewright_rights_prints() -> None:
+def test_the_checked_permissions_are_those_that_slicewright_rights_prints() -> None:
     fleet = plan.read_file(STACKS / "Pulumi.gke-h100.yaml")
     assert isinstance(fleet, GkeFleetPlan)
     assert list(needed(fleet)) == manifests.google_role(fleet)["includedPermissions"]

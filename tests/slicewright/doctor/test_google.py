@@ -45,7 +45,7 @@ def test_the_api_that_is_off_is_named(doctor: Doctor, api: str) -> None:
     assert f"gcloud services enable {api}.googleapis.com --project acme" in said
 
 
-def test_without_the_api_of_organisation_policies_their_constraints_are_not_asked(
+def test_constraints_are_not_read_without_the_api_of_organisation_policies(
     doctor: Doctor,
 ) -> None:
     names = ["compute", "container", "iam", "cloudresourcemanager", "serviceusage"]
@@ -57,7 +57,7 @@ def test_without_the_api_of_organisation_policies_their_constraints_are_not_aske
     assert "gcloud services enable orgpolicy.googleapis.com --project acme" in said
 
 
-def test_without_service_usage_nothing_is_taken_for_passed(doctor: Doctor) -> None:
+def test_no_check_passes_without_an_answer_of_service_usage(doctor: Doctor) -> None:
     (doctor.environment / "cloud" / "enabled_apis.json").write_text("[]")
     code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
@@ -74,7 +74,7 @@ def test_without_service_usage_nothing_is_taken_for_passed(doctor: Doctor) -> No
         ("IN_USE_ADDRESSES", 1, 2),
     ],
 )
-def test_the_quota_that_is_short_is_named_with_what_is_needed(
+def test_an_insufficient_quota_is_named_with_the_need(
     doctor: Doctor, metric: str, limit: int, wanted: int | None
 ) -> None:
     write_account(doctor.environment, {"quotas": {metric: limit}})
@@ -196,7 +196,7 @@ def test_without_credentials_the_one_message_says_how_to_log_in(
     assert said.count("\n") == 1
 
 
-def test_without_an_answer_it_says_whom_it_asked(
+def test_a_missing_answer_names_the_endpoint(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as closed:

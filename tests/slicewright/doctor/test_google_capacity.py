@@ -41,7 +41,7 @@ def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
         ({"taken": 1}, "1 machines, 1 in use; the stack needs 1 there"),
     ],
 )
-def test_what_is_wrong_with_a_reservation_is_named(
+def test_faults_of_a_reservation_are_named(
     doctor: Doctor, changed: dict[str, Any], what: str
 ) -> None:
     write_account(doctor.environment, {"reservations": [{**H100, **changed}]})
@@ -72,7 +72,7 @@ def test_a_reservation_of_another_project_must_be_shared(doctor: Doctor) -> None
         ({KEY: "DISABLED"}, NOT_VERIFIED, "its primary version is DISABLED"),
     ],
 )
-def test_what_is_wrong_with_a_key_is_named(
+def test_faults_of_a_key_are_named(
     doctor: Doctor, keys: dict[str, str], expected: int, what: str
 ) -> None:
     write_account(doctor.environment, {"keys": keys})

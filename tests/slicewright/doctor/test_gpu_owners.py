@@ -230,7 +230,7 @@ def inside(namespace: str | None = "gpu-operator", **changed: Any) -> list[Findi
     return [finding for finding in findings if finding.verdict != "ok"]
 
 
-def test_plugin_of_eksctl_is_found_before_it_comes_to_a_verified_node() -> None:
+def test_the_plugin_of_eksctl_is_reported_before_it_reaches_a_verified_node() -> None:
     assert inside() == []
     (finding,) = inside(daemonsets=(EKSCTLS,))
     assert finding.subject == PLUGINS

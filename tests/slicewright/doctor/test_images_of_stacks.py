@@ -107,7 +107,7 @@ def test_a_registry_that_does_not_give_it_is_not_seen(served: str, name: str, wh
     assert why in found.why
 
 
-def test_a_registry_that_is_not_there_is_not_seen() -> None:
+def test_an_unreachable_registry_is_not_seen() -> None:
     found = architectures("127.0.0.1:1/a:1")
     assert isinstance(found, NotAnswered)
     assert "cannot be reached from here" in found.why
@@ -137,7 +137,7 @@ def test_agents_and_controller_need_the_processors_of_pools_and_system_pool() ->
     assert own.architectures == {"amd64", "arm64"}
 
 
-def test_an_image_that_is_not_there_or_not_for_a_processor_fails() -> None:
+def test_a_missing_image_or_one_for_another_processor_fails() -> None:
     (own,) = wanted(image="docker.io/team/python:1")
     (missing,) = image_findings(own, None)
     assert (missing.verdict, missing.remedy) == (
@@ -151,7 +151,7 @@ def test_an_image_that_is_not_there_or_not_for_a_processor_fails() -> None:
     assert (there.verdict, there.subject) == ("ok", "image docker.io/team/python:1 in docker.io")
 
 
-def test_what_wants_a_login_is_not_seen_and_says_whose_it_is() -> None:
+def test_an_image_behind_a_login_is_not_seen_and_names_the_pull_secret() -> None:
     unseen = NotAnswered(why="not seen: the registry requires credentials")
     (bare,) = wanted(image="ghcr.io/team/python:1")
     (found,) = image_findings(bare, unseen)
@@ -162,7 +162,7 @@ def test_what_wants_a_login_is_not_seen_and_says_whose_it_is() -> None:
     assert found.remedy == "nodes pull it with mirror; this check does not use those credentials"
 
 
-def test_registry_that_answers_is_told_from_one_that_requires_credentials(
+def test_an_open_registry_is_distinguished_from_one_that_requires_credentials(
     served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert is_open(served) is True, "it gives anonymous clients a token"

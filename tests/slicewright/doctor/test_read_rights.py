@@ -145,7 +145,7 @@ def test_doctor_reads_only_the_subnet_of_a_host_project(doctor: Doctor) -> None:
 @pytest.mark.parametrize(
     ("stack", "kind"), [("gke-h100", "includedPermissions"), ("eks-a100", "Statement")]
 )
-def test_rights_for_the_doctor_are_a_document_of_their_own(
+def test_rights_for_the_doctor_are_a_separate_document(
     stack: str, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(STACKS.parent)

@@ -38,7 +38,7 @@ def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
         ("echo not JSON", "unknown"),
     ],
 )
-def test_the_state_says_whether_the_stack_made_it(
+def test_the_state_shows_whether_the_stack_created_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, answer: str
 ) -> None:
     pulumi(tmp_path, monkeypatch, script)
@@ -81,7 +81,7 @@ def test_another_cluster_in_the_state_is_not_this_one(
     assert state.owned("dev", TYPE, "x") == "no"
 
 
-def test_without_pulumi_or_a_stacks_name_it_is_unknown(
+def test_the_state_is_unknown_without_pulumi_or_a_stack_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -33,7 +33,7 @@ def test_wrong_use_is_one_message(
     assert (out, err) == ("", f"slicewright doctor: {said}\n")
 
 
-def test_a_wrong_stack_file_is_reported_before_anything_is_asked(
+def test_a_wrong_stack_file_is_reported_before_any_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "Pulumi.x.yaml"
@@ -44,7 +44,7 @@ def test_a_wrong_stack_file_is_reported_before_anything_is_asked(
     assert "Pulumi.x.yaml" in err
 
 
-def test_without_the_clouds_library_it_says_what_to_install(
+def test_a_missing_cloud_library_is_reported_with_the_package_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

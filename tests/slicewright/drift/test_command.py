@@ -30,9 +30,7 @@ def made(*findings: Finding, unseen: tuple[FailedComparison, ...] = ()) -> Drift
         (made(FOUND, unseen=(UNSEEN,)), cli.NOT_VERIFIED, "drift"),
     ],
 )
-def test_what_is_found_counts_more_than_what_is_not_seen(
-    drift: Drift, code: int, state: str
-) -> None:
+def test_drift_outranks_resources_that_are_not_seen(drift: Drift, code: int, state: str) -> None:
     assert exit_code(drift) == code
     assert as_json(drift)["state"] == state
 

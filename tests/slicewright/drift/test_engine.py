@@ -45,7 +45,7 @@ def config(of: plan.FleetPlan, old: str = "", new: str = "") -> dict[str, str]:
     return {KEY: scheduler_config(of.engine).replace(old, new)}
 
 
-def test_only_volcanos_configuration_is_an_object_of_its_own() -> None:
+def test_only_volcanos_configuration_is_a_separate_object() -> None:
     assert is_compared(fleet())
     assert not is_compared(fleet("hami"))
 

@@ -35,7 +35,7 @@ def installed(fleet: FleetPlan) -> OperatorObjects:
 
 
 @pytest.mark.parametrize("stack", ["eks-a100", "existing-a100-t4"])
-def test_what_the_chart_makes_has_not_drifted(stack: str) -> None:
+def test_objects_as_the_chart_creates_them_have_not_drifted(stack: str) -> None:
     fleet = plan.read_file(STACKS / f"Pulumi.{stack}.yaml")
     files = manifests.operator_files(fleet)
     assert fleet.operator is not None
@@ -111,7 +111,7 @@ def test_the_chart_of_the_same_version_without_its_v_is_the_same(
     assert operator_drift(replace(installed, chart="26.7.0"), fleet, "eks-a100") == []
 
 
-def test_a_config_map_that_is_gone_or_has_other_content_is_found(
+def test_a_deleted_or_changed_config_map_is_drift(
     fleet: FleetPlan, installed: OperatorObjects
 ) -> None:
     (name,) = installed.configs
@@ -124,7 +124,7 @@ def test_a_config_map_that_is_gone_or_has_other_content_is_found(
     assert changed.heal.startswith(f"kubectl -n gpu-operator delete configmap {name} && pulumi up")
 
 
-def test_a_policy_that_is_gone_is_made_again_from_the_release(
+def test_a_deleted_policy_is_restored_from_the_release(
     fleet: FleetPlan, installed: OperatorObjects
 ) -> None:
     (found,) = operator_drift(replace(installed, policy=None), fleet, "eks-a100")

@@ -74,7 +74,7 @@ def resize_by_hand(engine: CloudEngine, count: int) -> None:
         time.sleep(0.02)
 
 
-def test_program_and_cloud_drift_is_found_beside_what_cannot_be_seen_and_healed(
+def test_drift_of_program_and_cloud_is_reported_beside_unseen_resources_and_repaired(
     engine: CloudEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Without an API server the GPUs cannot be seen: that is not "no drift".
@@ -115,7 +115,7 @@ def test_a_program_that_fails_is_not_compared_and_the_rest_is(
     assert "program and state" in {u["between"] for u in said["unseen"]}
 
 
-def test_without_pulumi_or_its_stack_there_is_one_line(
+def test_a_missing_pulumi_or_stack_is_one_line(
     engine: CloudEngine,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

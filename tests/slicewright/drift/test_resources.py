@@ -76,7 +76,7 @@ def test_an_unchanged_resource_is_no_drift() -> None:
         ("scalingConfig.maxSize", True),
     ],
 )
-def test_what_the_program_leaves_to_an_autoscaler_is_no_drift(ignored: str, drifted: bool) -> None:
+def test_a_property_that_the_program_ignores_is_no_drift(ignored: str, drifted: bool) -> None:
     step = resized() | {"detailedDiff": {"scalingConfig.desiredSize": {"kind": "update"}}}
     step["oldState"] = {**step["oldState"], "ignoreChanges": [ignored]}
     findings, _ = cloud_drift(preview(step), "dev")

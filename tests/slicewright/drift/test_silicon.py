@@ -157,7 +157,7 @@ def test_a_pool_that_the_cluster_lacks_is_drift() -> None:
     assert finding.heal == "pulumi up --refresh --stack eks-a100"
 
 
-def test_without_a_controller_nothing_of_it_is_certain() -> None:
+def test_drift_of_partitions_is_unseen_while_no_controller_runs() -> None:
     seen = found("eks-a100", condition("True", "PartitionsMatch"), controller=0)
     findings, (unseen,) = silicon_drift(seen, fleet("eks-a100"), "eks-a100", NOW)
     assert findings == []

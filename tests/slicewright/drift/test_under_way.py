@@ -58,7 +58,7 @@ def looked(*holders: Sequence[str]) -> tuple[Drift, Engine]:
 HOLDER = "pulumi 7 of ci on runner-1, since 2026-11-28T02:00:00+00:00"
 
 
-def test_without_an_update_what_differs_is_drift() -> None:
+def test_a_difference_without_a_running_update_is_drift() -> None:
     drift, _ = looked((), ())
     assert drift.state == "drift"
 
@@ -88,7 +88,7 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return backend
 
 
-def test_who_holds_a_lock_is_named_and_a_lock_that_cannot_be_read_is_one(
+def test_the_holder_of_a_lock_is_named_and_an_unreadable_lock_counts(
     tmp_path: Path, backend: Callable[[str], None]
 ) -> None:
     backend(f"file://{tmp_path}/state")
@@ -111,9 +111,7 @@ def test_a_backend_whose_locks_are_not_read_says_of_none(
     assert lock_queries.holders("prod") == ()
 
 
-def test_a_pulumi_that_is_not_there_is_no_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_pulumi_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotAsk, match="install it"):
         lock_queries.holders("prod")

@@ -36,7 +36,7 @@ def _write(file: Path, config: Any) -> Path:
     return file
 
 
-def test_without_options_it_is_the_current_context_of_the_home_directory(tmp_path: Path) -> None:
+def test_the_default_context_is_the_current_one_of_the_home_directory(tmp_path: Path) -> None:
     _write(tmp_path / "home/.kube/config", _config("home"))
     assert access(None, None).context.server == "https://home:6443"
 
@@ -107,7 +107,7 @@ def test_a_file_that_is_no_kubeconfig_is_named_without_its_content(
 
 
 @pytest.mark.parametrize("command", [["status"], ["rollout", "pause", "a100"]])
-def test_what_is_no_kubeconfig_is_wrong_use_and_a_missing_one_is_not(
+def test_an_invalid_kubeconfig_is_wrong_use_and_a_missing_one_is_not(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(_write(tmp_path / "config", "- 1"))

@@ -33,7 +33,7 @@ def test_a_budget_that_allows_two_of_six_holds_four() -> None:
     )
 
 
-def test_nodes_that_are_drained_together_share_what_is_allowed() -> None:
+def test_nodes_that_are_drained_together_share_the_allowed_disruptions() -> None:
     shared = budget("infer", allowed=3, needs=1, pods=4)
     drains = [(_pods(2, "n0"), POLICY), (_pods(2, "n1"), POLICY)]
     assert [*refusals(drains, [shared])] == ["ai/n1-1"]
@@ -50,7 +50,7 @@ def test_a_budget_that_can_never_be_met_says_so() -> None:
     )
 
 
-def test_a_pod_with_two_budgets_is_evicted_by_nobody_and_both_are_named() -> None:
+def test_a_pod_with_two_budgets_cannot_be_evicted_and_both_are_named() -> None:
     two = [budget(name, allowed=5, needs=1, pods=6) for name in ("a", "b")]
     (why,) = _refused(_pods(1), *two).values()
     assert "disruption budgets a and b select it" in why
@@ -67,7 +67,7 @@ def test_a_pod_with_two_budgets_is_evicted_by_nobody_and_both_are_named() -> Non
         ("Running", "True", "AlwaysAllow", 3, True),
     ],
 )
-def test_pods_that_are_not_healthy_leave_where_the_budget_lets_them(
+def test_unhealthy_pods_leave_if_the_budget_allows_it(
     phase: str, ready: str, policy: str | None, healthy: int, held: bool
 ) -> None:
     one = budget("infer", allowed=0, needs=4, pods=6)
@@ -84,7 +84,7 @@ def test_a_budget_that_has_just_changed_is_not_believed() -> None:
     assert "has changed, and its status is not yet updated" in why
 
 
-def test_what_stays_anyway_and_what_is_ending_take_nothing_of_a_budget() -> None:
+def test_pods_that_stay_or_are_ending_use_no_budget() -> None:
     ending = pod("a", "n0")
     ending["metadata"]["deletionTimestamp"] = "2026-11-27T00:00:00Z"
     bare = pod("b", "n0")

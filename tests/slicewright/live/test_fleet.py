@@ -96,7 +96,7 @@ class TestStates:
         assert (pool.state, pool.reason) == (State.SETTING_UP, "NotSeenYet")
         assert exit_code(_seen(world)) == NOT_VERIFIED
 
-    def test_changing_with_what_comes_next(self, world: World) -> None:
+    def test_a_changing_node_is_shown_with_its_next_step(self, world: World) -> None:
         world.wants("new")
         _settle(world, 1)
         pool = _pool(world)
@@ -160,7 +160,7 @@ class TestStates:
         assert "node n0  not verified, quarantined: its pods end" in _text(_seen(world), world.now)
         assert (pool.state, pool.reason) == (State.VERIFIED, "EnoughNodesProven")
 
-    def test_without_a_pool_nothing_is_verified(self) -> None:
+    def test_a_cluster_without_a_pool_is_not_verified(self) -> None:
         assert exit_code(Fleet(pools=(), notes=())) == NOT_VERIFIED
 
     def test_a_controller_that_does_not_run_is_reported(self, world: World) -> None:
@@ -386,7 +386,7 @@ class TestAsks:
         assert "back into service unchanged: n1" in asked.messages
 
     @pytest.mark.parametrize(("verb", "now"), [("pause", "paused"), ("abort", "aborted")])
-    def test_what_is_so_already_is_not_written(
+    def test_an_annotation_that_is_already_set_is_not_written(
         self, verb: Any, now: str, rolling: PoolView
     ) -> None:
         assert derive_annotation(verb, rolling, now).value is None

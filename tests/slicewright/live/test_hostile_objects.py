@@ -111,7 +111,7 @@ def test_previews_and_drift_survive_it_as_well(data: st.DataObject) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.sampled_from(VERBS))
-def test_what_is_asked_of_a_rollout_is_asked_or_refused_in_words(
+def test_a_rollout_request_is_sent_or_refused_with_a_message(
     data: st.DataObject, verb: Verb
 ) -> None:
     server = Server()
@@ -168,7 +168,7 @@ def test_a_malformed_object_is_named_with_the_reason_and_exits_with_3(
 
 
 @pytest.mark.parametrize("odd", [None, 7, "x", [], nested(9), {}, {"metadata": None}])
-def test_what_has_no_name_is_named_by_its_place(odd: Any) -> None:
+def test_an_object_without_a_name_is_named_by_its_position(odd: Any) -> None:
     for path, kind in KINDS.items():
         server = Server()
         server.items[path].insert(0, odd)

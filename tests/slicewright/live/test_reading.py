@@ -86,7 +86,7 @@ def test_lists_are_read_to_their_last_page() -> None:
     assert (found.most, found.controller, found.pods) == ({"p": 9}, 2, {})
 
 
-def test_pods_are_asked_for_by_node_and_of_many_nodes_at_once() -> None:
+def test_pods_are_listed_by_node_or_at_once_for_many_nodes() -> None:
     few = Server()
     assert [p["metadata"]["name"] for p in few.found("n1").pods["n1"]] == ["pod-n1"]
     assert ("/api/v1/pods", "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed") in (

@@ -102,7 +102,7 @@ def test_volcanos_bare_refusal_is_explained_card_by_card(engine: EngineName) -> 
 
 
 @ENGINE
-def test_more_cards_than_a_node_has_is_said(engine: EngineName) -> None:
+def test_a_request_for_more_cards_than_a_node_has_is_reported(engine: EngineName) -> None:
     (waiting,) = view(pool(engine), [node(engine)], [], raw(engine, "c", 10, 10, cards=3)).waiting
     assert waiting.why == "it needs 3 cards of one node, and no node has more than 2"
 

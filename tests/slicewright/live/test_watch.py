@@ -112,7 +112,7 @@ def test_a_log_has_a_line_for_a_change_and_an_outage_ends_nothing(
     ]
 
 
-def test_a_cluster_that_is_not_there_at_first_ends_it(
+def test_a_cluster_that_does_not_answer_at_first_ends_the_watch(
     kubeconfig: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(status, "look", _script(CannotLook("no answer")))

@@ -11,7 +11,7 @@ def test_requests_are_due_at_even_distances_whether_or_not_others_are_answered()
     assert arrivals.not_sent == 0
 
 
-def test_requests_that_nobody_was_free_to_send_in_time_are_counted() -> None:
+def test_requests_sent_late_for_lack_of_workers_are_counted() -> None:
     arrivals = SteadyRate(per_second=10, duration_s=3, began_s=0)
     assert arrivals.take(0) == 0
     # A user is free again after two seconds: what was due more than half a second ago is lost.

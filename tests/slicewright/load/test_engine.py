@@ -141,7 +141,7 @@ def test_a_key_that_is_wrong_fails_every_request(
     assert found["whole"]["latency_ms"] is None
 
 
-def test_triton_is_asked_for_what_its_model_takes(
+def test_triton_gets_the_inputs_of_its_model(
     model: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     address, wrong = model
@@ -220,7 +220,7 @@ def test_a_stack_file_with_problems_is_refused(
     assert "cluster" in capsys.readouterr().err
 
 
-def test_an_interrupt_ends_it_with_what_was_done_by_then(
+def test_an_interrupted_load_test_reports_its_requests(
     servers: list[replica.Replica], key_file: str
 ) -> None:
     command = [sys.executable, "-m", "slicewright.cli", "load", "-s", STACK, "llm"]
@@ -243,7 +243,7 @@ def test_an_interrupt_ends_it_with_what_was_done_by_then(
     assert found["whole"]["answered"] > 0
 
 
-def test_without_locust_it_says_how_to_get_it(
+def test_a_missing_locust_is_reported_with_its_installation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(engine.importlib.util, "find_spec", lambda _: None)
@@ -390,7 +390,7 @@ def test_a_stream_that_goes_wrong_after_its_status_has_failed(
     assert f"slicewright load: {reason}" in error
 
 
-def test_a_server_that_is_not_there_fails_every_request(
+def test_an_unreachable_server_fails_every_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["load", "-s", STACK, "llm", "--url", "http://127.0.0.1:1", *SOME]) == NOT_VERIFIED

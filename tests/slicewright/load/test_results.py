@@ -102,7 +102,7 @@ def test_failed_and_not_sent_requests_are_shown() -> None:
     assert "between tokens  p50 20.0 ms" in text
 
 
-def test_without_an_answer_there_are_no_times() -> None:
+def test_requests_without_an_answer_have_no_times() -> None:
     found = results([], load(api="infer"), not_sent=0)
     assert found.whole == Figures(
         answered=0,
@@ -154,7 +154,7 @@ def test_the_api_key_is_in_no_representation() -> None:
 
 
 @pytest.mark.parametrize(("targets", "fresh"), [((A,), True), ((A, B), False)])
-def test_behind_one_address_each_request_has_a_connection_of_its_own(
+def test_each_request_to_an_address_opens_a_new_connection(
     targets: tuple[Target, ...], fresh: bool
 ) -> None:
     """A Service decides once for each connection which replica it reaches."""

@@ -77,7 +77,7 @@ def test_a_load_balancer_has_an_address(ingress: dict[str, str], url: str) -> No
         ("ClusterIP", "is reachable only from inside the cluster"),
     ],
 )
-def test_without_an_address_the_other_ways_are_named(kind: str, why: str) -> None:
+def test_a_workload_without_an_address_names_other_ways(kind: str, why: str) -> None:
     with pytest.raises(targets.NoAddress) as refused:
         targets.service_targets(client(service=service(kind)), workload())
     said = str(refused.value)
@@ -86,7 +86,7 @@ def test_without_an_address_the_other_ways_are_named(kind: str, why: str) -> Non
         assert way in said
 
 
-def test_a_service_that_is_not_there_is_named() -> None:
+def test_a_missing_service_is_named() -> None:
     with pytest.raises(targets.NoAddress, match="no Service ai/llm; has `pulumi up` finished"):
         targets.service_targets(client(), workload())
 
@@ -113,7 +113,7 @@ def test_each_ready_pod_is_a_target_with_its_node_and_partition() -> None:
     )
 
 
-def test_without_a_ready_pod_there_is_nothing_to_ask() -> None:
+def test_a_service_without_a_ready_pod_has_no_targets() -> None:
     for pods in ([], [pod("llm-a", "10.0.0.1", ready=False)]):
         with pytest.raises(targets.NoAddress, match="no replica of ai/llm is ready"):
             targets.pod_targets(client(pods={"items": pods}), workload())
@@ -130,7 +130,7 @@ def test_without_a_ready_pod_there_is_nothing_to_ask() -> None:
         "http://[::1",
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(targets.BadUrl, match="write it like http"):
         targets.given_targets([url])
 

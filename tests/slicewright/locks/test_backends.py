@@ -191,7 +191,7 @@ def test_each_spelling_of_pulumis_options_reaches_the_bucket(
 
 
 @pytest.mark.parametrize("option", ["role=arn:aws:iam::1:role/ci", "anonymous=true"])
-def test_a_bucket_that_pulumi_asks_as_somebody_else_is_not_read(option: str) -> None:
+def test_a_bucket_that_pulumi_reads_with_another_identity_is_not_read(option: str) -> None:
     with pytest.raises(Unsupported, match="pulumi cancel"):
         backend_of(f"s3://b?region=eu-west-1&{option}")
 

@@ -92,7 +92,7 @@ def unlock(
     return made
 
 
-def test_without_a_lock_there_is_nothing_to_do(unlock: Unlock) -> None:
+def test_unlock_without_a_lock_does_nothing(unlock: Unlock) -> None:
     assert unlock() == (cli.VERIFIED, "stack prod has no lock\n")
 
 
@@ -114,7 +114,7 @@ def test_the_lock_of_a_running_process_always_stays(unlock: Unlock) -> None:
     assert f"kill -INT {os.getpid()}" in said
 
 
-def test_the_lock_of_another_host_stays_until_somebody_has_looked_there(unlock: Unlock) -> None:
+def test_the_lock_of_another_host_stays_until_it_is_confirmed(unlock: Unlock) -> None:
     file = unlock.lock("a", hostname="runner-7")
     code, said = unlock()
     assert (code, file.exists()) == (cli.NOT_VERIFIED, True)
@@ -175,7 +175,7 @@ def test_attributes_that_are_whole_or_of_another_stack_stay(
     assert file.exists()
 
 
-def test_attributes_of_a_stack_that_somebody_works_on_stay(unlock: Unlock) -> None:
+def test_attributes_of_a_stack_in_use_stay(unlock: Unlock) -> None:
     file = unlock.file("stacks/fleet/prod.json.attrs", "")
     unlock.lock("a", pid=os.getpid())
     assert unlock()[0] == 1
@@ -193,7 +193,7 @@ def test_pulumi_cloud_is_cancelled_only_with_the_option(unlock: Unlock) -> None:
     assert unlock.cancelled == "cancel --yes --non-interactive --stack prod"
 
 
-def test_cancel_is_refused_where_the_lock_says_whose_it_is(unlock: Unlock) -> None:
+def test_cancel_is_refused_for_a_lock_with_a_known_owner(unlock: Unlock) -> None:
     file = unlock.lock("a")
     code, _ = unlock("--cancel")
     assert (code, file.exists(), unlock.cancelled) == (cli.BAD_INPUT, True, "")
@@ -207,7 +207,7 @@ def test_a_backend_with_unsupported_locks_is_reported(unlock: Unlock) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "runtime: python\n", "- 1\n"])
-def test_without_a_project_there_is_one_line(unlock: Unlock, content: str | None) -> None:
+def test_a_missing_project_is_one_line(unlock: Unlock, content: str | None) -> None:
     file = unlock.directory / "Pulumi.yaml"
     if content is None:
         file.unlink()
@@ -218,7 +218,7 @@ def test_without_a_project_there_is_one_line(unlock: Unlock, content: str | None
     assert "Pulumi.yaml" in said
 
 
-def test_without_pulumi_there_is_one_line(unlock: Unlock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pulumi_is_one_line(unlock: Unlock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     code, said = unlock()
     assert (code, said.count("\n")) == (cli.CANNOT_RUN, 1)

@@ -43,13 +43,13 @@ def test_a_lock_as_go_writes_it_is_read(timestamp: str) -> None:
         {"timestamp": "2026-01-02T03:04:05"},
     ],
 )
-def test_a_lock_that_says_less_is_not_judged(change: dict[str, Any]) -> None:
+def test_an_incomplete_lock_is_not_judged(change: dict[str, Any]) -> None:
     with pytest.raises(Unreadable, match=r"k\.json"):
         read_lock("k.json", json.dumps({**WRITTEN, **change}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", b"\xff"])
-def test_what_is_no_lock_is_not_judged(text: str | bytes) -> None:
+def test_an_invalid_lock_is_unreadable(text: str | bytes) -> None:
     with pytest.raises(Unreadable):
         read_lock("k.json", text)
 
@@ -65,7 +65,7 @@ def test_what_is_no_lock_is_not_judged(text: str | bytes) -> None:
         (Holder.ELSEWHERE, {"runner-7": "I looked"}, True),
     ],
 )
-def test_only_what_is_known_to_have_ended_is_stale(
+def test_only_the_lock_of_a_process_known_to_have_ended_is_stale(
     holder: Holder, vouched: dict[str, str], stale: bool
 ) -> None:
     judged = judge(LOCK, holder, vouched)

@@ -75,7 +75,7 @@ def run(outside: Outside, words: Sequence[str], path: str) -> tuple[int, str, st
     ],
     ids=lambda path: path[:20],
 )
-def test_what_is_no_such_file_is_a_message_of_every_option(path: str, outside: Outside) -> None:
+def test_every_option_answers_an_odd_path_with_a_message(path: str, outside: Outside) -> None:
     for option, words in READS.items():
         code, out, err = run(outside, words, path)
         assert (code in (cli.BAD_INPUT, cli.CANNOT_RUN), "Traceback" in out + err) == (

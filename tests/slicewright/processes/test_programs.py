@@ -163,7 +163,9 @@ def test_an_interrupted_run_raises_the_signal() -> None:
     assert signals.exit_code(raised.value) == 143
 
 
-def test_without_grace_a_second_signal_kills_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_signal_without_grace_kills_the_program(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     deaf = python(f"{DEAF}time.sleep(1000)", grace_s=None)
     with signalled(signal.SIGINT, 1.5, 3.0):
         stopped = follow(deaf, print)

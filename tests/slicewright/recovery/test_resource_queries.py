@@ -68,7 +68,7 @@ def asked(kind: str, region: str | None = "eu-west-1", **inputs: Any) -> Resourc
         ),
     ],
 )
-def test_what_has_the_tags_and_the_place_is_the_one_that_was_made(
+def test_a_resource_is_identified_by_its_tags_and_place(
     kind: str, inputs: dict[str, Any], one: dict[str, Any], identity: str
 ) -> None:
     question = asked(kind, **inputs)

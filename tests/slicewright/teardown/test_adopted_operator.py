@@ -69,7 +69,7 @@ def test_files_that_it_names_are_listed_with_the_command_that_sets_them_back(
     ],
     ids=["none", "empty", "their own", "no ClusterPolicy"],
 )
-def test_what_is_not_the_stacks_is_not_listed(spec: dict[str, Any] | None) -> None:
+def test_objects_of_others_are_not_listed(spec: dict[str, Any] | None) -> None:
     assert said(spec) == []
 
 

@@ -78,7 +78,9 @@ def destroy(
     return made
 
 
-def test_without_a_terminal_it_wants_yes(destroy: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_destroy_without_a_terminal_requires_yes(
+    destroy: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     code, _, err = destroy()
     assert code == cli.BAD_INPUT
@@ -87,7 +89,7 @@ def test_without_a_terminal_it_wants_yes(destroy: Command, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("typed", "code"), [("dev\n", cli.VERIFIED), ("s1\n", cli.NOT_VERIFIED)])
-def test_on_a_terminal_the_stacks_name_is_asked_for(
+def test_a_terminal_prompts_for_the_name_of_the_stack(
     destroy: Command, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
 ) -> None:
     class Terminal:
@@ -126,7 +128,7 @@ def test_json_is_all_of_stdout(destroy: Command) -> None:
     assert "Destroying (dev)" in err
 
 
-def test_what_pulumi_does_not_know_it_made_is_named_first(destroy: Command) -> None:
+def test_pending_creations_are_named_first(destroy: Command) -> None:
     """Nobody is asked, and nothing is deleted, before that is decided."""
     half = {"type": "creating", "resource": {"urn": "urn:pool", "type": "pool"}}
     written = {"deployment": {"resources": [ROLE], "pending_operations": [half]}}
@@ -152,7 +154,7 @@ def test_leftovers_of_a_deleted_stack_are_swept(destroy: Command) -> None:
         ("ExpiredToken: The security token", cli.CANNOT_RUN, "renew them"),
     ],
 )
-def test_what_pulumi_cannot_destroy_is_no_success(
+def test_a_failed_pulumi_destroy_is_no_success(
     destroy: Command, words: str, code: int, told: str
 ) -> None:
     destroy.fails_with(words)
@@ -161,7 +163,7 @@ def test_what_pulumi_cannot_destroy_is_no_success(
     assert told in out + err
 
 
-def test_without_pulumi_or_credentials_there_is_one_line(
+def test_missing_pulumi_or_credentials_are_one_line(
     destroy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")

@@ -106,7 +106,7 @@ def test_a_lock_is_known_by_the_engines_own_words(engine: CloudEngine) -> None:
     assert engine.cloud.inventory()["compute.network"]
 
 
-def test_what_the_engine_protects_is_named_before_anything_is_deleted(engine: CloudEngine) -> None:
+def test_protected_resources_are_named_before_any_deletion(engine: CloudEngine) -> None:
     (engine.directory / "protected").touch()
     up(engine)
     ran = destroy(engine)
@@ -118,7 +118,7 @@ def test_what_the_engine_protects_is_named_before_anything_is_deleted(engine: Cl
     assert destroy(engine).code == cli.VERIFIED
 
 
-def test_what_the_cloud_refuses_for_expired_credentials_is_known(engine: CloudEngine) -> None:
+def test_refusals_for_expired_credentials_are_recognised(engine: CloudEngine) -> None:
     """The sweep is refused first, and changes nothing: an empty answer is no empty account."""
     up(engine)
     expired = {**engine.variables, "GOOGLE_OAUTH_ACCESS_TOKEN": "expired"}

@@ -47,7 +47,7 @@ def url_map(name: str, default: str, *more: str) -> Mapping[str, Any]:
 BACKENDS = [made("backendServices", name) for name in (ML, THEIRS, "shop")]
 
 
-def test_without_a_firewall_rule_of_the_cluster_nothing_is_known() -> None:
+def test_leftovers_of_ingresses_are_unknown_without_a_firewall_rule_of_the_cluster() -> None:
     found = network(backend_services=BACKENDS, url_maps=[url_map(f"k8s2-um-{HASH}-a-b-c", ML)])
     assert names(found) == set()
     assert names(found, rule(UID, proof="")) == set()
@@ -109,7 +109,7 @@ def test_its_url_map_explains_the_hash_in_the_names_of_frontends() -> None:
     assert kinds <= PROOFS["firewall rule"]
 
 
-def test_a_name_that_was_cut_off_is_known_by_what_it_leads_to() -> None:
+def test_a_truncated_name_is_recognised_by_its_target() -> None:
     cut = "k8s-tp-a-namespace-with-a-long-name-and-an-ingress--0a1b2c3d4e0"
     front = cut.replace("-tp-", "-fw-")
     maps = cut.replace("-tp-", "-um-")

@@ -119,7 +119,7 @@ RELEASED = {
 }
 
 
-def test_what_others_have_where_the_stacks_deletion_reaches_is_in_the_inventory() -> None:
+def test_the_inventory_has_objects_of_others_that_the_deletion_reaches() -> None:
     ours = [
         ("Deployment", thing("fleet-controller", "slicewright-system")),
         ("Pod", thing("fleet-controller-x", "slicewright-system", ownerReferences=[{}])),

@@ -149,7 +149,7 @@ def test_in_a_network_of_others_a_name_that_is_used_twice_proves_nothing() -> No
     assert proven(inside, name_taken=True) == {"k8s-1": True}
 
 
-def test_what_uses_another_goes_before_it() -> None:
+def test_users_of_a_resource_are_deleted_before_it() -> None:
     left = [Leftover(kind=kind, id="x", proof="") for kind in reversed(ORDER)]
     kinds = [one.kind for one in in_order(left)]
     assert kinds == list(ORDER)

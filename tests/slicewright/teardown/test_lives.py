@@ -123,7 +123,7 @@ def test_a_disk_that_was_kept_outlives_the_next_cluster_of_that_name(
     assert deleted(agreed) == {kept}
 
 
-def test_what_is_listed_is_all_that_an_agreement_deletes(world: World, again: Made) -> None:
+def test_a_confirmation_deletes_only_listed_resources(world: World, again: Made) -> None:
     kept = use(world, "kept", policy="Retain")
     run(world, disks="keep", logs="delete")
     second = again()
@@ -221,7 +221,7 @@ def test_a_run_that_was_cut_off_leaves_its_proof_for_the_next(world: World) -> N
     assert world.pulumi.exported() == {"deployment": {"resources": []}}
 
 
-def test_without_that_proof_the_disk_stays_and_is_shown(world: World) -> None:
+def test_a_disk_without_that_proof_stays_and_is_shown(world: World) -> None:
     own = use(world, "own")
     world.api.deaf = True
     world.pulumi.read_only = True
@@ -378,9 +378,7 @@ def put_snapshot(world: World, name: str, *, of: str, created: str) -> str:
 
 
 @pytest.mark.parametrize("audit", [True, False])
-def test_the_audit_log_stays_unless_somebody_says_otherwise(
-    on_eks: World, aws_of_eks: Aws, *, audit: bool
-) -> None:
+def test_the_audit_log_stays_by_default(on_eks: World, aws_of_eks: Aws, *, audit: bool) -> None:
     log = {"clusterLogging": [{"types": ["api", "audit"], "enabled": True}]}
     if audit:
         aws_of_eks.call("eks", "UpdateClusterConfig", name="p4d", logging=log)
@@ -404,7 +402,7 @@ def test_logs_that_are_kept_stay_through_the_next_life(world: World, again: Made
     assert deleted(run(second, logs="delete")) == {"/aws/eks/p4d/cluster"}
 
 
-def test_what_a_cluster_of_that_name_has_in_another_network_stays(
+def test_resources_of_a_namesake_cluster_in_another_network_stay(
     on_eks: World, aws_of_eks: Aws
 ) -> None:
     """A self-managed cluster's load balancer, its group and its machine are in use."""

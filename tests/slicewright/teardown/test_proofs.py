@@ -55,7 +55,7 @@ def test_a_load_balancer_in_anothers_vpc_needs_a_service_that_has_it() -> None:
     assert balancer("vpc-else", DNSName="WEB.elb.amazonaws.com").proof
 
 
-def test_what_hangs_on_a_load_balancer_is_proven_with_it() -> None:
+def test_the_proof_of_a_load_balancer_covers_its_groups() -> None:
     listed = {"LoadBalancerArn": "arn:lb", "LoadBalancerName": "a1", "SecurityGroups": ["sg-lb"]}
     mine = balancer_leftover(listed, TAGS, "ml", LIFE)
     theirs = balancer_leftover({**listed, "LoadBalancerName": "x"}, TAGS, "ml", LIFE)
@@ -69,7 +69,7 @@ def test_what_hangs_on_a_load_balancer_is_proven_with_it() -> None:
     assert not target_group_leftover(target, TAGS, "ml", LIFE, frozenset()).proof
 
 
-def test_a_tag_on_somebodys_machine_does_not_make_it_karpenters() -> None:
+def test_a_tag_on_another_machine_does_not_prove_that_karpenter_owns_it() -> None:
     """Whoever may tag could have an administrator end it."""
     machine = {"InstanceId": "i-1", "VpcId": "vpc-else", "Tags": KARPENTER, "LaunchTime": AFTER}
     marked = instance_leftover(machine, "ml", LIFE)
@@ -100,7 +100,7 @@ def test_a_launch_template_is_known_by_its_security_group() -> None:
         (AFTER, [{"RoleName": "r"}], False),
     ],
 )
-def test_a_profile_with_somebodys_role_or_an_earlier_one_is_not_proven(
+def test_a_profile_with_another_role_or_an_earlier_profile_is_not_proven(
     created: datetime | None, roles: list[Any], *, proven: bool
 ) -> None:
     one = {"InstanceProfileName": "ml_1", "CreateDate": created, "Roles": roles}
@@ -152,7 +152,7 @@ def disk(created: str = AFTER.isoformat()) -> Leftover:
     return volume_leftover(shown, "ml")
 
 
-def test_what_a_volume_says_of_its_disk_is_what_counts() -> None:
+def test_the_policy_of_a_volume_decides_about_its_disk() -> None:
     def judged(
         policy: str | None, *, created: str = AFTER.isoformat(), claimed: bool = True
     ) -> Any:
@@ -170,7 +170,7 @@ def test_what_a_volume_says_of_its_disk_is_what_counts() -> None:
     assert judged("Delete", claimed=False).proof
 
 
-def test_a_snapshot_that_was_brought_to_the_cluster_is_not_its_own() -> None:
+def test_an_imported_snapshot_does_not_belong_to_the_cluster() -> None:
     made = snapshot("s", EBS)
     brought = {**made, "spec": {**made["spec"], "source": {"snapshotHandle": "snap-s"}}}
     assert life_of(Objects(snapshots=[made])).named_if_later == {("snapshot", "snap-s")}
@@ -179,7 +179,7 @@ def test_a_snapshot_that_was_brought_to_the_cluster_is_not_its_own() -> None:
     assert life_of(Objects(snapshots=[undecided])).retained == {("snapshot", "snap-s")}
 
 
-def test_what_was_to_be_retained_once_stays_so() -> None:
+def test_a_retained_resource_remains_retained() -> None:
     key = ("disk", "vol-1")
     life = Life(retained=frozenset({key})).joined(Life(named=frozenset({key})))
     assert (life.named, life.retained) == (frozenset(), {key})
@@ -188,7 +188,7 @@ def test_what_was_to_be_retained_once_stays_so() -> None:
 @pytest.mark.parametrize(
     ("kind", "choice"), [("disk", "disks"), ("log group", "logs"), ("load balancer", "unproven")]
 )
-def test_an_agreement_is_about_what_was_shown(kind: str, choice: str) -> None:
+def test_a_confirmation_covers_only_listed_resources(kind: str, choice: str) -> None:
     marked = Leftover(kind=kind, id="x", mark="a tag", proof="")
     assert f"--{choice} delete to delete it" in Permission(listed=frozenset()).why_kept(marked)
     agreed = {choice: "delete"}
@@ -266,7 +266,7 @@ def test_pools_that_wait_for_a_controller_that_does_not_run_are_named(
     assert waiting_pools(shared, state) == waiting
 
 
-def test_disks_are_all_written_out_before_the_question_and_what_stays_has_its_reason() -> None:
+def test_the_prompt_lists_all_disks_and_the_reason_for_each_that_stays() -> None:
     goes = [
         Leftover(kind="disk", id=f"vol-{number}", mark="a tag", proof="named", held=CLUSTER_EXISTS)
         for number in range(40)

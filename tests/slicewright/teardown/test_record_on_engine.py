@@ -28,7 +28,7 @@ _SUBJECT = Subject(cloud="eks", cluster="ml", location="us-west-2", existing=Fal
 _LIFE = Life(begun="2026-11-01T10:00:00Z", named=frozenset({("disk", "vol-1")}))
 
 
-def test_a_record_lasts_until_it_is_taken_away_or_the_stack_is_made_again(
+def test_a_record_lasts_until_it_is_removed_or_the_stack_is_recreated(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []

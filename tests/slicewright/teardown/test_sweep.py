@@ -66,7 +66,7 @@ def sweep(
     return swept, time
 
 
-def test_what_proves_the_rest_goes_last() -> None:
+def test_resources_that_prove_others_are_deleted_last() -> None:
     held: list[Outcome] = [DeletionPostponed(why="busy"), DeletionPostponed(why="busy")]
     account = Account(
         [one("firewall rule"), one("forwarding rule")], outcomes={"forwarding rule": held}
@@ -76,7 +76,7 @@ def test_what_proves_the_rest_goes_last() -> None:
     assert account.asked == ["forwarding rule"] * 3 + ["firewall rule"]
 
 
-def test_what_proves_the_rest_stays_while_the_rest_is_not_known() -> None:
+def test_resources_that_prove_others_stay_while_others_are_unknown() -> None:
     unknown = (NotAnswered(why="the right compute.forwardingRules.list is missing"),)
     account = Account([one("firewall rule"), one("disk"), one("log group")], not_asked=unknown)
     swept, _ = sweep(account, wait_s=60)
@@ -93,7 +93,7 @@ def test_nothing_is_deleted_while_the_cluster_exists_or_may_exist() -> None:
         assert not swept.clean
 
 
-def test_what_has_no_proof_and_what_may_be_kept_is_reported_only() -> None:
+def test_resources_without_proof_or_with_a_keep_option_are_only_reported() -> None:
     account = Account([one("security group", proof=""), one("disk")])
     swept, time = sweep(account, permission=Permission(disks="keep"))
     assert account.asked == []
@@ -112,7 +112,7 @@ def test_a_missing_right_is_not_waited_for() -> None:
     assert time.slept == []
 
 
-def test_what_is_held_is_tried_until_time_is_over_and_less_and_less_often() -> None:
+def test_a_postponed_deletion_is_retried_at_growing_intervals_until_the_time_limit() -> None:
     account = Account(
         [one("security group")], outcomes={"security group": [DeletionPostponed(why="x")] * 99}
     )
@@ -128,7 +128,7 @@ def test_an_interface_in_use_is_left_to_its_owner() -> None:
     assert account.asked == []
 
 
-def test_what_comes_back_is_deleted_again() -> None:
+def test_a_recreated_resource_is_deleted_again() -> None:
     """A log group, by the last lines of its control plane."""
     account = Account([one("log group")])
     time = Time()

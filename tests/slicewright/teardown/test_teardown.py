@@ -86,7 +86,7 @@ def test_snapshots_and_addresses_go_with_the_disks(
     assert world.inventory() == {}
 
 
-def test_plain_destroy_is_refused_for_what_the_cluster_left(world: World) -> None:
+def test_plain_destroy_is_refused_for_leftovers_of_the_cluster(world: World) -> None:
     def meanwhile() -> None:
         pass
 
@@ -100,7 +100,7 @@ def test_plain_destroy_is_refused_for_what_the_cluster_left(world: World) -> Non
     assert kinds[world.subject.cloud] <= set(world.inventory())
 
 
-def test_nothing_is_left_where_the_clusters_controllers_work(world: World) -> None:
+def test_working_controllers_of_the_cluster_leave_no_leftovers(world: World) -> None:
     looked = world.teardown().look()
     assert looked.inventory is not None
     assert [len(looked.inventory.balancers), looked.inventory.claims] == [2, ("ml/models",)]
@@ -128,7 +128,7 @@ def test_a_stuck_finalizer_costs_time_and_leaves_nothing(world: World) -> None:
     assert ("target group" in kinds) is (world.subject.cloud == "eks")
 
 
-def test_what_an_ingress_of_gke_leaves_is_swept(on_gke: World) -> None:
+def test_leftovers_of_a_gke_ingress_are_swept(on_gke: World) -> None:
     use(on_gke)
     on_gke.api.objects.add_object(INGRESSES, ingress("web", "vllm", "gone"))
     on_gke.api.deaf = True
@@ -180,7 +180,7 @@ def test_an_encrypted_kubeconfig_is_an_obstacle(world: World) -> None:
     assert run(world, replace(FAST, unreachable=True, disks="delete")).clean
 
 
-def test_without_a_kubernetes_provider_it_goes_on_and_says_what_it_did_not_see(
+def test_a_teardown_without_a_kubernetes_provider_continues_and_names_unseen_objects(
     world: World,
 ) -> None:
     """As after a `pulumi destroy` that was killed between the provider and the cluster."""
@@ -235,7 +235,7 @@ def test_protected_resources_are_named_before_anything_changes(world: World) -> 
     assert (world.inventory(), world.pulumi.runs) == (before, 0)
 
 
-def test_disks_that_are_to_be_kept_are_asked_about_and_kept(on_eks: World) -> None:
+def test_disks_of_a_retain_policy_need_an_option_and_are_kept(on_eks: World) -> None:
     use(on_eks, policy="Retain")
     with pytest.raises(Refused, match=r"models.*--disks"):
         run(on_eks)
@@ -245,7 +245,7 @@ def test_disks_that_are_to_be_kept_are_asked_about_and_kept(on_eks: World) -> No
     assert [*on_eks.inventory()] == ["ec2.volume"]
 
 
-def test_what_another_cluster_left_stays(on_eks: World, aws_of_eks: Aws) -> None:
+def test_leftovers_of_another_cluster_stay(on_eks: World, aws_of_eks: Aws) -> None:
     """One whose name begins alike, in the same network."""
     use(on_eks)
     role = "arn:aws:iam::123456789012:role/cluster"
@@ -277,7 +277,7 @@ def test_only_the_stacks_resources_leave_an_existing_cluster(on_eks: World) -> N
 
 
 @pytest.mark.parametrize("cloud", ["eks", "byo"])
-def test_what_others_have_in_a_namespace_of_the_stack_is_in_the_way(
+def test_objects_of_others_in_a_namespace_of_the_stack_block_the_teardown(
     on_eks: World, cloud: str
 ) -> None:
     on_eks.pulumi.steps = [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from slicewright.apis.gpu_pool.settings import NodeShareBounds
 from slicewright.infra.stack_file.schema.capacity import EksCapacity, OnDemand
 from slicewright.infra.stack_file.schema.constraints import (
     OWN_LIMIT,
@@ -22,6 +24,7 @@ from slicewright.infra.stack_file.schema.field_types import (
     Tags,
 )
 from slicewright.infra.stack_file.schema.model import SpecModel
+from slicewright.infra.stack_file.schema.node_shares import ShareOfNodes
 from slicewright.infra.stack_file.schema.partition import EksPartition, Unpartitioned
 from slicewright.infra.stack_file.schema.pools import CloudPool
 
@@ -65,31 +68,33 @@ class InstanceMetadata(SpecModel):
 
 _UPDATE = "EKS API, NodegroupUpdateConfig"
 _REPAIR = "EKS API, NodeRepairConfig"
-_UpdatedNodes = Annotated[int, IntRange(minimum=1, maximum=100, unit="node", source=_UPDATE)]
-_UpdatedPercent = Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_UPDATE)]
-_RepairedNodes = Annotated[
-    int,
-    IntRange(
-        minimum=1,
-        maximum=MAX_NODES,
-        unit="node",
-        why_maximum="no cloud has larger clusters",
-        source=f"{_REPAIR}; {NODE_LIMIT}",
-    ),
-]
-_RepairedPercent = Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_REPAIR)]
+
+
+def _repaired(key: str) -> ShareOfNodes:
+    bounds = NodeShareBounds(minimum=1, maximum=MAX_NODES)
+    return ShareOfNodes(key=key, bounds=bounds, source=f"{_REPAIR}; {NODE_LIMIT}")
 
 
 class EksUpdate(SpecModel):
     """How EKS recreates nodes for a new version, release or launch template."""
 
-    max_unavailable: _UpdatedNodes | None = None
-    """Nodes that are recreated at the same time. By default 1."""
-    max_unavailable_percent: _UpdatedPercent | None = None
-    """The same in percent of the pool's nodes."""
+    max_unavailable: (
+        Annotated[
+            int | str,
+            ShareOfNodes(key="max_unavailable", bounds=NodeShareBounds(minimum=1), source=_UPDATE),
+        ]
+        | None
+    ) = None
+    """Nodes that are recreated at the same time: a number, or a percentage of the pool's nodes such
+    as `25%`. By default 1.
+    """
     strategy: Literal["minimal", "default"] = "minimal"
     """`minimal` removes an old node first. `default` first adds new nodes beyond the pool's number.
     """
+
+    replaced_keys: ClassVar[Mapping[str, str]] = {
+        "max_unavailable_percent": "max_unavailable: {value}%",
+    }
 
 
 class RepairRule(SpecModel):
@@ -116,13 +121,16 @@ class EksRepair(SpecModel):
     """EKS replaces or reboots unhealthy nodes. EKS's limits apply by default."""
 
     enabled: bool = True
-    max_unhealthy: _RepairedNodes | None = None
-    """If more nodes are unhealthy, EKS repairs none."""
-    max_unhealthy_percent: _RepairedPercent | None = None
-    max_parallel: _RepairedNodes | None = None
-    """Nodes that are repaired at the same time."""
-    max_parallel_percent: _RepairedPercent | None = None
+    max_unhealthy: Annotated[int | str, _repaired("max_unhealthy")] | None = None
+    """If more nodes are unhealthy, EKS repairs none: a number, or a percentage such as `25%`."""
+    max_parallel: Annotated[int | str, _repaired("max_parallel")] | None = None
+    """Nodes that are repaired at the same time: a number, or a percentage such as `25%`."""
     rules: tuple[RepairRule, ...] = ()
+
+    replaced_keys: ClassVar[Mapping[str, str]] = {
+        "max_unhealthy_percent": "max_unhealthy: {value}%",
+        "max_parallel_percent": "max_parallel: {value}%",
+    }
 
 
 class EksPool(CloudPool):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from slicewright.apis.gpu_pool.settings import NodeShareBounds
 from slicewright.infra.stack_file.schema.constraints import IntRange
 from slicewright.infra.stack_file.schema.model import Shorthand, SpecModel
+from slicewright.infra.stack_file.schema.node_shares import ShareOfNodes
 
 _STRATEGIES = "GKE docs, node pool upgrade strategies"
 _Nodes = Annotated[
@@ -48,18 +51,23 @@ class BlueGreen(SpecModel):
     """
 
     mode: Literal["blue-green"] = "blue-green"
-    batch_nodes: (
-        Annotated[int, IntRange(minimum=1, maximum=1000, unit="node", source=_STRATEGIES)] | None
-    ) = None
-    """Old nodes that are drained together. By default 1."""
-    batch_percent: (
-        Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_STRATEGIES)] | None
-    ) = None
-    """The same in percent of all nodes."""
+    batch_nodes: Annotated[
+        int | str,
+        ShareOfNodes(
+            key="batch_nodes",
+            bounds=NodeShareBounds(minimum=1, maximum=1000),
+            source=_STRATEGIES,
+        ),
+    ] = 1
+    """Old nodes that are drained together: a number, or a percentage of the pool's nodes such as
+    `25%`.
+    """
     batch_soak_minutes: _Minutes = 0
     """Wait after each batch."""
     soak_minutes: _Minutes = 60
     """Wait after the last batch, before the old nodes are deleted."""
+
+    replaced_keys: ClassVar[Mapping[str, str]] = {"batch_percent": "batch_nodes: {value}%"}
 
 
 Upgrade = Annotated[

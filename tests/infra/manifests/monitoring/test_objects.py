@@ -209,7 +209,7 @@ def test_managed_collection_gets_no_chart(record: Record) -> None:
 
 
 @pytest.mark.parametrize("cloud", list(CLOUDS))
-def test_without_the_key_no_monitoring_resource_is_declared(cloud: str, record: Record) -> None:
+def test_no_monitoring_resource_is_declared_by_default(cloud: str, record: Record) -> None:
     raw = {"cloud": cloud, **CLOUDS[cloud]}
     resources = record("x", fleet=yaml.safe_dump(raw))
     assert not [r for r in resources if "monitoring" in r.name]

@@ -101,7 +101,7 @@ def test_managed_prometheus_is_queried_only_through_a_frontend() -> None:
     assert of(planned(frontend, "gke")).prometheus_url == "http://frontend.default.svc:9090"
 
 
-def test_without_the_key_no_monitoring_is_planned() -> None:
+def test_no_monitoring_is_planned_by_default() -> None:
     for cloud, keys in CLOUDS.items():
         raw = {"cloud": cloud, **keys}
         fleet = plan.read(json.dumps(raw), stack_file.Source("test", raw))

@@ -40,7 +40,7 @@ def fleet(zones: str = "ab", pools: str = "b", **pool: Any) -> dict[str, Any]:
     }
 
 
-def test_a_pool_in_another_zone_gets_a_subnet_and_the_cluster_keeps_its_own(
+def test_a_pool_in_another_zone_gets_a_subnet_and_the_cluster_keeps_its_subnets(
     engine: CloudEngine,
 ) -> None:
     engine.deploy(fleet())
@@ -181,7 +181,7 @@ def test_updates_and_repair_change_in_place_and_repair_is_turned_off_by_its_key(
         "wait_minutes": 5,
         "action": "reboot",
     }
-    half = {"update": {"max_unavailable_percent": 50}}
+    half = {"update": {"max_unavailable": "50%"}}
     for pool, update, repair in (
         (
             {**half, "repair": {"max_parallel": 1, "rules": [rule]}},
@@ -214,7 +214,7 @@ def test_updates_and_repair_change_in_place_and_repair_is_turned_off_by_its_key(
         engine.assert_settled(of(**pool))
 
 
-def test_another_machine_type_replaces_the_pool_and_nodes_get_what_there_is(
+def test_another_machine_type_replaces_the_pool_and_nodes_get_an_available_type(
     engine: CloudEngine,
 ) -> None:
     def of(**pool: Any) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def test_a_reservation_that_is_used_up_is_named_and_a_larger_one_is_used(
     engine.assert_settled(of(2, mode="reservation", reservation=CR))
 
 
-def test_a_capacity_block_can_be_asked_for_before_it_starts(engine: CloudEngine) -> None:
+def test_a_pool_may_name_a_capacity_block_before_it_starts(engine: CloudEngine) -> None:
     def of(low: int) -> dict[str, Any]:
         asked = fleet(
             zones="ac", nodes={"min": low, "max": 1}, machine_type="p5.48xlarge", name="block"

@@ -128,7 +128,7 @@ def test_subnets_that_do_not_fit_are_refused_before_anything_is_made(engine: Clo
 @pytest.mark.long(
     "in the clouds without the engine: tests/infra/in_clouds/test_changes_in_clouds.py"
 )
-def test_endpoint_and_logs_change_in_place_and_back_to_what_they_were(engine: CloudEngine) -> None:
+def test_endpoint_and_logs_change_in_place_and_back(engine: CloudEngine) -> None:
     def of(**more: Any) -> dict[str, Any]:
         asked = fleet()
         asked["cluster"] |= more

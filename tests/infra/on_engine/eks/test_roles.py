@@ -105,7 +105,9 @@ def test_a_stack_of_an_earlier_version_gets_a_boundary_with_the_policy_of_its_st
     assert gone.code == 0, gone.output
 
 
-def test_without_the_names_of_its_state_such_a_stack_is_refused(engine: CloudEngine) -> None:
+def test_the_policy_without_the_names_of_its_state_does_not_cover_an_earlier_stack(
+    engine: CloudEngine,
+) -> None:
     as_before(engine, fleet())
     engine.call_with(manifests.aws_policy(planned(fleet())))
     drift = engine.refresh()
@@ -127,7 +129,7 @@ def test_a_cluster_of_another_name_gets_roles_of_that_name(
     engine.assert_no_changes(fleet("d"))
 
 
-def test_a_role_that_somebody_took_the_boundary_from_is_seen_and_gets_it_again(
+def test_a_boundary_that_was_removed_from_a_role_is_restored(
     engine: CloudEngine,
 ) -> None:
     asked = fleet(permissions_boundary=BOUNDARY)
@@ -142,7 +144,7 @@ def test_a_role_that_somebody_took_the_boundary_from_is_seen_and_gets_it_again(
     assert boundaries(engine) == {BOUNDARY}
 
 
-def test_a_trust_that_somebody_changed_is_seen_and_left_to_somebody_with_more_rights(
+def test_a_changed_trust_policy_is_seen_and_its_repair_needs_more_rights(
     engine: CloudEngine,
 ) -> None:
     engine.deploy(fleet())

@@ -75,7 +75,7 @@ def test_resources_have_the_same_names_wherever_an_entry_stands(record_cloud: Re
     assert len(names[0]) == 2
 
 
-def test_without_groups_none_are_stated_so_that_those_of_before_go(record_cloud: Record) -> None:
+def test_an_entry_without_groups_removes_earlier_groups(record_cloud: Record) -> None:
     (entry,) = of_type(record_cloud, written(f"{{entries: [{{principal: '{ML}', {ALL}}}]}}"), ENTRY)
     assert entry["kubernetesGroups"] == []
 
@@ -107,7 +107,7 @@ def test_the_creator_administers_the_cluster_unless_the_file_says_otherwise(
         assert config["authenticationMode"] == "API_AND_CONFIG_MAP"
 
 
-def test_nothing_in_the_cluster_is_made_before_the_entries_or_outlives_them(
+def test_objects_of_the_cluster_depend_on_the_access_entries(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[set[type]] = []

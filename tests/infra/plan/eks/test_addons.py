@@ -123,7 +123,7 @@ def test_the_ebs_driver_gets_its_role_by_pod_identity(
     ]
 
 
-def test_the_agent_comes_with_what_needs_it_and_is_pinned_where_the_file_says_so(
+def test_the_pod_identity_agent_is_installed_if_needed_and_pinned_by_the_file(
     record_cloud: Record,
 ) -> None:
     assert "eks-pod-identity-agent" in made(record_cloud, "{aws-ebs-csi-driver: {}}")

@@ -104,7 +104,7 @@ def test_an_autoscaler_mapping_without_mode_is_refused() -> None:
     assert "mode: is missing; write mode: cluster-autoscaler or karpenter" in found
 
 
-def test_gke_has_an_autoscaler_of_its_own() -> None:
+def test_autoscaler_is_refused_on_gke() -> None:
     raw = {
         "cloud": "gke",
         "cluster": {"name": "c", "location": "us-central1", "autoscaler": NAME},
@@ -243,6 +243,6 @@ def test_the_program_installs_the_autoscaler_on_the_system_pool_after_its_role(
     assert trust["Statement"][0]["Principal"] == {"Service": "pods.eks.amazonaws.com"}
 
 
-def test_without_the_key_no_autoscaler_resource_is_created(record: Record) -> None:
+def test_no_autoscaler_resource_is_created_by_default(record: Record) -> None:
     made = record("test", fleet=json.dumps(written(autoscaler=None)))
     assert not [m.name for m in made if "autoscaler" in m.name]

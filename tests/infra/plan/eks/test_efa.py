@@ -78,7 +78,7 @@ def test_every_interface_is_in_the_clusters_security_group_and_goes_with_its_nod
     assert group["launchTemplate"]["id"] == "eks-a-id"
 
 
-def test_without_efa_a_template_names_no_interface(record_cloud: Record) -> None:
+def test_a_template_names_interfaces_only_with_efa(record_cloud: Record) -> None:
     text = written("p4d.24xlarge", "instance_metadata: {}").replace("efa: true", "efa: false")
     (template,) = made(record_cloud, text, ":LaunchTemplate")
     assert "networkInterfaces" not in template

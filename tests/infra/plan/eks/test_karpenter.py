@@ -44,7 +44,7 @@ FULL: Mapping[str, Any] = {
     "instance_store": "raid0",
     "instance_metadata": {"hop_limit": 2},
     "instance_tags": {"cost-center": "research"},
-    "update": {"max_unavailable_percent": 20},
+    "update": {"max_unavailable": "20%"},
 }
 ALL_KEYS = {
     "mode": "karpenter",
@@ -397,7 +397,7 @@ def test_the_program_creates_karpenter_objects_and_no_node_group(
     assert [s for s in policy["Statement"] if "ec2:CreateFleet" in s["Action"]]
 
 
-def test_without_the_key_no_karpenter_resource_is_created(record: Record) -> None:
+def test_no_karpenter_resource_is_created_by_default(record: Record) -> None:
     made = record("test", fleet=json.dumps(written(autoscaler="cluster-autoscaler")))
     assert not [m.name for m in made if "karpenter" in m.name]
 

@@ -61,7 +61,9 @@ def test_a_pool_that_needs_none_keeps_the_group_without_a_template(
         "instance_tags: {team: ml}",
     ],
 )
-def test_a_pool_with_a_template_states_its_disk_there_only(record_cloud: Record, pool: str) -> None:
+def test_the_disk_of_a_pool_with_a_launch_template_is_only_in_the_template(
+    record_cloud: Record, pool: str
+) -> None:
     """EKS refuses a disk size beside a launch template."""
     (template,) = made(record_cloud, pool, ":LaunchTemplate")
     (group,) = made(record_cloud, pool, ":NodeGroup")
@@ -112,7 +114,7 @@ def test_the_user_data_is_one_node_config_that_nodeadm_reads(record_cloud: Recor
     assert node_config({"UserData": template["userData"]}).local_storage == "RAID0"
 
 
-def test_without_anything_for_nodeadm_there_is_no_user_data(record_cloud: Record) -> None:
+def test_user_data_is_omitted_if_nodeadm_needs_no_settings(record_cloud: Record) -> None:
     (template,) = made(record_cloud, "instance_metadata: {}", ":LaunchTemplate")
     assert "userData" not in template
 

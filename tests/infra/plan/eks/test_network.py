@@ -73,7 +73,7 @@ def subnet(number: int, zone: str, *, public: bool = False, vpc: str = "vpc-1") 
     )
 
 
-def test_nodes_go_to_private_subnets_where_a_zone_has_some() -> None:
+def test_nodes_use_the_private_subnets_of_a_zone_if_there_are_any() -> None:
     cluster = planned("{mode: existing, subnets: [subnet-01234567]}").cluster
     there = [
         subnet(1, "a", public=True),

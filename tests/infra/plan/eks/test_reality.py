@@ -244,7 +244,7 @@ def test_a_release_without_a_version_of_the_cluster_is_noted() -> None:
     assert "1.35 only" not in noted("existing: true, ")
 
 
-def test_letters_are_noted_where_a_zone_lacks_what_is_asked_for() -> None:
+def test_zone_letters_are_noted_if_some_zone_lacks_the_offer() -> None:
     def noted(region: str, zones: str, pool: str) -> str:
         stated = FLEET.format(region=region, zones="x", nodes="{count: 1}", pool_zone="b")
         text = stated.replace("[x]", zones).replace(f"[{region}b]", pool)

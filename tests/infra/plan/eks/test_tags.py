@@ -150,7 +150,7 @@ def test_a_first_tag_of_instances_replaces_node_groups_and_another_rolls_them() 
     assert [p.effect for p in found.pools] == [plan.ChangeEffect.ROLL]
 
 
-def test_without_the_key_nothing_has_tags_that_had_none_before(record_cloud: Record) -> None:
+def test_only_parts_of_the_network_have_tags_by_default(record_cloud: Record) -> None:
     found = tagged(record_cloud("test", fleet=FLEET.format(cluster="", pool="")))
     assert {kind for (kind, _), tags in found.items() if tags} == {
         f"aws:ec2/{kind}"

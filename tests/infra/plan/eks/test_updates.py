@@ -44,7 +44,7 @@ def group(record_cloud: Callable[..., list[Made]], pool: str) -> Mapping[str, An
         ("update: {strategy: default}", {"maxUnavailable": 1, "updateStrategy": "DEFAULT"}),
         ("update: {max_unavailable: 2}", {"maxUnavailable": 2, "updateStrategy": "MINIMAL"}),
         (
-            "update: {max_unavailable_percent: 50}",
+            "update: {max_unavailable: 50%}",
             {"maxUnavailablePercentage": 50, "updateStrategy": "MINIMAL"},
         ),
         (
@@ -53,7 +53,7 @@ def group(record_cloud: Callable[..., list[Made]], pool: str) -> Mapping[str, An
         ),
     ],
 )
-def test_nodes_are_recreated_as_many_at_a_time_as_is_written(
+def test_the_update_config_has_the_limit_of_the_stack_file(
     record_cloud: Callable[..., list[Made]], pool: str, config: dict[str, Any]
 ) -> None:
     found = group(record_cloud, pool)
@@ -62,13 +62,13 @@ def test_nodes_are_recreated_as_many_at_a_time_as_is_written(
     assert "nodeRepairConfig" not in found
 
 
-def test_repair_is_sent_only_where_it_is_stated(record_cloud: Callable[..., list[Made]]) -> None:
+def test_repair_is_sent_only_if_declared(record_cloud: Callable[..., list[Made]]) -> None:
     found = group(record_cloud, "repair: {}")["nodeRepairConfig"]
     assert found == {"enabled": True}
     assert group(record_cloud, "repair: {enabled: false}")["nodeRepairConfig"] == {"enabled": False}
-    full = group(
-        record_cloud, f"repair: {{max_unhealthy_percent: 20, max_parallel: 1, rules: [{RULE}]}}"
-    )["nodeRepairConfig"]
+    full = group(record_cloud, f"repair: {{max_unhealthy: 20%, max_parallel: 1, rules: [{RULE}]}}")[
+        "nodeRepairConfig"
+    ]
     check_repair_config(full)
     assert full == {
         "enabled": True,
@@ -90,20 +90,24 @@ def test_repair_is_sent_only_where_it_is_stated(record_cloud: Callable[..., list
     [
         (
             "update: {max_unavailable: 2, max_unavailable_percent: 50}",
-            "EKS takes either max_unavailable or max_unavailable_percent",
+            "max_unavailable_percent is now max_unavailable: 50%",
         ),
         (
             "update: {max_unavailable: 2}, rollout: {max_unavailable: 1}",
             "EKS would replace 2 nodes at a time, and rollout allows 1",
         ),
         (
-            "repair: {max_parallel: 2, max_parallel_percent: 50}",
-            "EKS takes either max_parallel or max_parallel_percent",
+            "repair: {max_parallel_percent: 50}",
+            "max_parallel_percent is now max_parallel: 50%",
         ),
         (
-            "repair: {max_unhealthy: 2, max_unhealthy_percent: 50}",
-            "EKS takes either max_unhealthy or max_unhealthy_percent",
+            "repair: {max_unhealthy_percent: 50}",
+            "max_unhealthy_percent is now max_unhealthy: 50%",
         ),
+        ("update: {max_unavailable: 0%}", "must be at least 1%"),
+        ('update: {max_unavailable: "2"}', "write 2 without quotes for nodes, or 2%"),
+        ("repair: {max_unhealthy: 101%}", "must be at most 100%"),
+        ("repair: {max_parallel: 12.5%}", "is not a whole percentage"),
         (f"repair: {{rules: [{RULE}, {RULE}]}}", "a rule for KernelReady with SoftLockup already"),
         ("update: {max_unavailable: 101}", "must be at most 100 nodes"),
         ("update: {strategy: surge}", "strategy"),

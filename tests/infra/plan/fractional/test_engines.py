@@ -210,7 +210,7 @@ def test_priorities_and_policies_of_a_pod_are_hamis() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value else "",
 )
-def test_what_an_engine_does_not_do_is_refused(
+def test_settings_that_an_engine_does_not_support_are_refused(
     raw: dict[str, Any], place: str, reason: str
 ) -> None:
     said = refusals(raw)
@@ -308,7 +308,7 @@ def test_up_refuses_vke_with_its_reason() -> None:
     assert planned(written("vke")).placement is None
 
 
-def test_vke_is_told_the_cards_of_each_container() -> None:
+def test_vke_gets_the_number_of_cards_of_each_container() -> None:
     share = {"memory": "2Gi", "compute_percent": 20, "cards": 2}
     (request,) = planned(
         written("vke", {"name": "w", "gpu_share": share, "containers": 3})
@@ -414,7 +414,7 @@ def test_an_existing_engine_is_volcano_in_an_existing_cluster(
 
 
 @pytest.mark.parametrize("provider", ["hami", "volcano"])
-def test_gpus_that_were_partitioned_are_made_whole_by_the_rollout(provider: str) -> None:
+def test_the_rollout_makes_partitioned_gpus_whole(provider: str) -> None:
     """Without a layout, nobody would turn MIG off, and the pool would never be verified."""
     raw = written(provider)
     raw["node_pools"][0]["gpu"] = {"model": "A100-40", "count": 8}

@@ -132,7 +132,7 @@ EMPTY = {"min": 0, "max": 2}
         ({"mode": "queued", "max_run_hours": 168}, None, {"enabled": True}, "604800s"),
     ],
 )
-def test_machines_that_come_later_are_asked_for_without_reservations_and_nodes(
+def test_machines_that_come_later_are_requested_without_reservations_and_nodes(
     record_cloud: Record, capacity: Any, flex_start: Any, queued: Any, run_time: Any
 ) -> None:
     pool = sent(record_cloud, capacity=capacity, nodes=EMPTY)
@@ -181,7 +181,7 @@ def test_capacity_that_google_does_not_provision_is_refused(
     assert said in refusal(**pool)
 
 
-def test_agents_and_workloads_tolerate_what_gke_taints_queued_nodes_with() -> None:
+def test_agents_and_workloads_tolerate_gkes_taints_of_queued_nodes() -> None:
     """Or the nodes would stay unverified for ever."""
     taint = {
         "key": "cloud.google.com/gke-queued",
@@ -217,7 +217,7 @@ def blue_green(soak: str = "3600s", **policy: Any) -> dict[str, Any]:
             {
                 "upgrade": {
                     "mode": "blue-green",
-                    "batch_percent": 25,
+                    "batch_nodes": "25%",
                     "batch_soak_minutes": 10,
                     "soak_minutes": 0,
                 }
@@ -226,13 +226,13 @@ def blue_green(soak: str = "3600s", **policy: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_how_nodes_are_upgraded_is_as_asked(
+def test_upgrade_settings_are_sent_as_written(
     record_cloud: Record, pool: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     assert sent(record_cloud, **pool)["upgradeSettings"] == settings
 
 
-def test_placement_and_location_policy_are_as_asked(record_cloud: Record) -> None:
+def test_placement_and_location_policy_are_sent_as_written(record_cloud: Record) -> None:
     plain = sent(record_cloud, nodes=EMPTY)
     assert "placementPolicy" not in plain
     assert "locationPolicy" not in plain["autoscaling"]
@@ -249,8 +249,8 @@ def test_placement_and_location_policy_are_as_asked(record_cloud: Record) -> Non
         ({"upgrade": {"mode": "surge", "max_unavailable": 0}}, "are 0 together"),
         ({"upgrade": {"mode": "surge", "max_surge": 20}}, "are 21 together"),
         (
-            {"upgrade": {"mode": "blue-green", "batch_nodes": 1, "batch_percent": 5}},
-            "a number of nodes or a part of all, not both",
+            {"upgrade": {"mode": "blue-green", "batch_percent": 5}},
+            "batch_percent is now batch_nodes: 5%",
         ),
         ({"upgrade": {"mode": "blue-green", "soak_minutes": 10_081}}, "after seven days"),
         ({"capacity": "flex-start", "nodes": EMPTY, "upgrade": "surge"}, "in its own way"),

@@ -50,7 +50,7 @@ def test_the_plan_says_whose_right_on_the_keys_is_needed() -> None:
     assert "container-engine-robot.iam.gserviceaccount.com" in secrets
 
 
-def test_keys_are_where_the_cluster_is(broken: Callable[[str], str]) -> None:
+def test_keys_are_in_the_location_of_the_cluster(broken: Callable[[str], str]) -> None:
     elsewhere = KEY.replace("us-central1", "us-east1")
     said = broken(fleet(elsewhere, elsewhere))
     assert "cluster.kms_key: the key is in us-east1: disks in us-central1 cannot" in said

@@ -51,7 +51,7 @@ def notes(text: str) -> list[str]:
     return list(plan.notes(plan.read(json.dumps(raw), stack_file.Source("test", raw))))
 
 
-def test_components_are_asked_for_in_the_api_s_order_and_always_with_managed_prometheus(
+def test_components_are_sent_in_the_order_of_the_api_and_always_with_managed_prometheus(
     asked: Callable[[str], dict[str, Any]],
 ) -> None:
     found = asked(fleet(DCGM, LOGS))

@@ -63,7 +63,7 @@ def test_a_network_of_the_project_is_used_and_nothing_of_it_is_made(
     }
 
 
-def test_a_shared_vpc_is_found_in_its_host_project(
+def test_a_shared_vpc_is_looked_up_in_its_host_project(
     cluster: Callable[[str], dict[str, Any]],
 ) -> None:
     asked = cluster(fleet(SHARED))
@@ -77,12 +77,12 @@ def test_a_note_says_that_the_owner_of_an_existing_network_provides_egress() -> 
     assert "Cloud NAT" in note
 
 
-def test_no_right_to_make_networks_is_needed_where_one_exists() -> None:
+def test_an_existing_network_needs_no_right_to_create_networks() -> None:
     rights = {need.right for need in manifests.rights(planned(fleet("main")))}
     assert not {r for r in rights if r.startswith(("compute.networks.", "compute.subnetworks."))}
 
 
-def test_pods_and_services_need_ranges_of_their_own(broken: Callable[[str], str]) -> None:
+def test_pods_and_services_need_separate_ranges(broken: Callable[[str], str]) -> None:
     said = broken(fleet("main", services_range="pods"))
     assert "cluster.network.services_range: pods is also pods_range" in said
 
@@ -162,7 +162,7 @@ def test_in_a_network_that_exists_nothing_is_routed(
     assert not {r for r in rights if r.startswith("compute.routers.")}
 
 
-def test_the_kubeconfig_has_the_dns_name_where_asked_and_trusts_its_public_certificate(
+def test_the_kubeconfig_of_a_dns_endpoint_trusts_its_public_certificate(
     record: Callable[..., list[Made]],
 ) -> None:
     (provider,) = [

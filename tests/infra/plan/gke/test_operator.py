@@ -88,7 +88,7 @@ def test_gkes_plugin_and_the_operators_never_run_on_the_same_node(fleet: GkeFlee
     assert {name for name, own in labels.items() if own.get(no_operands) == "false"} == {"native"}
 
 
-def test_without_the_operator_native_pools_have_no_label_for_it(record: Record) -> None:
+def test_native_pools_have_no_label_for_an_operator_that_is_not_installed(record: Record) -> None:
     made = record("native-only", fleet=NATIVE_ONLY)
     labels = inputs(made, ":NodePool", "native")["nodeConfig"]["labels"]
     assert labels == {"slicewright.io/pool": "native"}
@@ -104,7 +104,7 @@ def test_the_operators_label_is_reserved(broken: Callable[[str], str]) -> None:
     assert "leave alone" in said
 
 
-def test_gke_installs_no_driver_where_googles_installer_does(record: Record) -> None:
+def test_gke_installs_no_driver_beside_googles_installer(record: Record) -> None:
     made = record("both", fleet=BOTH)
     (gpu,) = inputs(made, ":NodePool", "cut")["nodeConfig"]["guestAccelerators"]
     assert gpu["gpuDriverInstallationConfig"] == {"gpuDriverVersion": "INSTALLATION_DISABLED"}
@@ -151,7 +151,7 @@ def test_googles_installer_does_not_partition(fleet: GkeFleetPlan) -> None:
         assert only["name"] == "nvidia-driver-installer"
 
 
-def test_an_installer_runs_only_where_nodes_of_its_image_are(fleet: GkeFleetPlan) -> None:
+def test_an_installer_runs_only_on_nodes_of_its_image(fleet: GkeFleetPlan) -> None:
     def names(fleet: GkeFleetPlan) -> list[str]:
         return [m["metadata"]["name"] for m in manifests.driver_installers(fleet)]
 
@@ -162,7 +162,7 @@ def test_an_installer_runs_only_where_nodes_of_its_image_are(fleet: GkeFleetPlan
     assert names(planned("UBUNTU_CONTAINERD", driver={"enabled": True})) == []
 
 
-def test_the_operator_finds_the_driver_where_google_installs_it(fleet: GkeFleetPlan) -> None:
+def test_the_operator_uses_the_directory_of_googles_driver(fleet: GkeFleetPlan) -> None:
     given = rendered(fleet)
     assert chart.check(given) == []
     assert given["driver"]["enabled"] is False
@@ -185,7 +185,7 @@ def test_the_toolkit_keeps_gkes_network_plugin(driver: dict[str, Any]) -> None:
     assert env == [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]
 
 
-def test_without_cdi_the_operator_is_refused_beside_googles_installer() -> None:
+def test_the_operator_beside_googles_installer_requires_cdi() -> None:
     with pytest.raises(stack_file.SpecError, match="CDI only"):
         planned(cdi=False)
     assert planned("UBUNTU_CONTAINERD", cdi=False, driver={"enabled": True}).operator
