@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -132,7 +133,9 @@ def _solution(module: Any, highs: Any, integers: bool) -> Solution:
     values = None
     if info.primal_solution_status == module.SolutionStatus.kSolutionStatusFeasible:
         values = tuple(_integer(value) for value in highs.getSolution().col_value)
-    return Solution(values=values, bound=Fraction(info.mip_dual_bound), optimal=optimal)
+    # A search that ends before its first bound reports infinity. No weight is negative.
+    bound = Fraction(info.mip_dual_bound) if math.isfinite(info.mip_dual_bound) else Fraction(0)
+    return Solution(values=values, bound=bound, optimal=optimal)
 
 
 def _integer(value: float) -> int:

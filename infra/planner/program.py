@@ -90,9 +90,7 @@ class Program:
             for demand in self.problem.classes
             for node in types.values()
             for slot in sorted(demand.yields)
-            if slot.gpu == node.gpu.name
-            and slot.profile in profiles[node.name]
-            and slot.gpus <= node.gpus
+            if node.holds(slot) and slot.profile in profiles[node.name]
         )
         return tuple(sorted(columns, key=lambda column: column.name))
 
@@ -133,7 +131,7 @@ class Program:
         used: dict[str, int] = {}
         for demand in self.problem.classes:
             for slot, each in demand.yields.items():
-                if slot.gpu == node.gpu.name and devices.get(slot.profile, 0) >= slot.gpus:
+                if node.holds(slot) and slot.profile in devices:
                     replicas = -(-demand.required // each)
                     used[slot.profile] = used.get(slot.profile, 0) + replicas * slot.gpus
         if not used:

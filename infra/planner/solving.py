@@ -19,6 +19,12 @@ from slicewright.infra.planner.highs import SolverFailed
 from slicewright.infra.planner.program import Program, Row
 
 _POOLS_SEARCH_NODES: Final = 200
+_BOUND_ERROR: Final = Fraction(1, 10**6)
+"""The solver's tolerance of feasibility."""
+_RELATIVE_BOUND_ERROR: Final = Fraction(1, 10**12)
+"""Many times the precision of its numbers. A share that exceeds the objective's grid would leave a
+gap beside every optimum: a fleet of USD 10 million per hour is 10**10 thousandths.
+"""
 
 
 class Infeasible(Exception):
@@ -37,8 +43,8 @@ def optimise(problem: Problem, *, search_nodes: int = 200_000) -> Answer:
     program = Program(problem)
     rows, upper = program.rows(), program.upper()
     weights = program.weights(problem.objective)
-    if not program.nodes and any(demand.required for demand in problem.classes):
-        raise Infeasible
+    if not program.nodes:
+        return _empty(problem)
     first = highs.solve(weights, rows, upper, search_nodes=search_nodes)
     if first.bound is None:
         raise Infeasible
@@ -47,22 +53,35 @@ def optimise(problem: Problem, *, search_nodes: int = 200_000) -> Answer:
             f"the search found no fleet in {search_nodes} steps: allow fewer machine types, more "
             "pools, or merge classes"
         )
-    objective = sum(w * v for w, v in zip(weights, first.values, strict=True))
     relaxed = highs.solve(weights, rows, upper, integers=False)
     assert relaxed.bound is not None  # the integer program has a solution
+    values = first.values
+    if program.has_switches:
+        values = _with_fewest_pools(program, rows, values, weights)
+    # A first search that was cut short may have missed a better fleet that the second one found.
+    objective = _total(weights, values)
     bounds = Bounds(
         objective=objective,
         relaxed=relaxed.bound.limit_denominator(10**6),
         proven=_on_grid(first.bound, weights, objective),
         solver=highs.version(),
     )
-    values = first.values
-    if program.has_switches:
-        values = _with_fewest_pools(program, rows, values, weights)
     answer = _answer(program, values, bounds)
     if wrong := violations(problem, answer):
         raise SolverFailed(f"the answer of {bounds.solver} is wrong: {'; '.join(wrong)}")
     return answer
+
+
+def _empty(problem: Problem) -> Answer:
+    """Returns the fleet without nodes. Raises Infeasible if it does not serve the demand."""
+    if any(demand.required for demand in problem.classes):
+        raise Infeasible
+    bounds = Bounds(objective=0, relaxed=Fraction(0), proven=0, solver=highs.version())
+    return Answer(pools=(), assignments=(), bounds=bounds)
+
+
+def _total(weights: Sequence[int], values: Sequence[int]) -> int:
+    return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
 
 def _on_grid(bound: Fraction, weights: Sequence[int], objective: int) -> int:
@@ -71,7 +90,7 @@ def _on_grid(bound: Fraction, weights: Sequence[int], objective: int) -> int:
     The solver's bound is a floating-point number, which may exceed the true one by a little.
     """
     step = math.gcd(*weights) or 1
-    slack = Fraction(1, 10**6) * max(Fraction(1), abs(bound))
+    slack = _BOUND_ERROR + _RELATIVE_BOUND_ERROR * abs(bound)
     return min(objective, math.ceil((bound - slack) / step) * step)
 
 
@@ -79,7 +98,7 @@ def _with_fewest_pools(
     program: Program, rows: tuple[Row, ...], values: tuple[int, ...], weights: Sequence[int]
 ) -> tuple[int, ...]:
     """Returns an answer with the same objective, and as few pools as a short search finds."""
-    objective = sum(w * v for w, v in zip(weights, values, strict=True))
+    objective = _total(weights, values)
     coefficients = {index: weight for index, weight in enumerate(weights) if weight}
     limit = Row(name="objective", low=None, high=objective, coefficients=coefficients)
     before = len(program.nodes) + len(program.replicas)

@@ -148,11 +148,12 @@ def _as_json(
     if explain:
         scale = 1000 if problem.objective == "cost" else 1
         answered["one_more"] = {
-            name: None if margin is None else margin / scale
+            name: None if margin.added is None else margin.added / scale
             for name, margin in margins(problem, answer).items()
         }
         answered["other_rules"] = {
-            rule: other and _size(other) for rule, other in comparison(problem).items()
+            rule: attempt.answer and _size(attempt.answer)
+            for rule, attempt in comparison(problem).items()
         }
     return answered
 

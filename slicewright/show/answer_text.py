@@ -12,7 +12,7 @@ from slicewright.infra.plan.machines.prices import HOURS_PER_MONTH
 from slicewright.infra.planner import Answer, Assignment, Pool, Problem
 from slicewright.infra.planner.candidates import WHOLE
 from slicewright.infra.planner.certificate import certificate
-from slicewright.infra.planner.explanation import Obstacle
+from slicewright.infra.planner.explanation import Attempt, Margin, Obstacle
 from slicewright.show.picture import draw, placements_of
 
 
@@ -27,30 +27,40 @@ def show_answer(problem: Problem, answer: Answer, console: Console) -> None:
         _line(console, line)
 
 
-def show_comparison(answer: Answer, fleets: Mapping[str, Answer | None], console: Console) -> None:
+def show_comparison(answer: Answer, fleets: Mapping[str, Attempt], console: Console) -> None:
     """Writes the cost of the fleets that simpler rules need."""
     console.print()
     table = Table(title="Least fleets by other rules", title_justify="left", box=None)
     for heading in ("rule", "nodes", "GPUs", "USD per hour", "difference"):
         table.add_column(heading, justify="left" if heading == "rule" else "right")
-    for rule, other in fleets.items():
-        if other is None:
-            table.add_row(rule, "impossible", "", "", "")
+    for rule, attempt in fleets.items():
+        if (other := attempt.answer) is None:
+            impossible = attempt.verdict == "exceeds the limits"
+            table.add_row(rule, "impossible" if impossible else "not solved", "", "", "")
             continue
         percent = f"{(other.cost / answer.cost - 1) * 100:+.1f} %" if answer.cost else ""
-        table.add_row(rule, str(other.nodes), str(other.gpus), _usd(other.cost), percent)
+        at_most = "at most " if attempt.verdict == "at most" else ""
+        table.add_row(rule, str(other.nodes), str(other.gpus), at_most + _usd(other.cost), percent)
     console.print(table)
 
 
-def show_margins(problem: Problem, margins: Mapping[str, int | None], console: Console) -> None:
+def show_margins(problem: Problem, margins: Mapping[str, Margin], console: Console) -> None:
     """Writes what one more unit of each class would add."""
     console.print()
     _line(console, f"One more unit would add, in {_unit(problem)}:")
     for demand in sorted(problem.classes, key=lambda demand: demand.name):
         unit = "replica" if demand.unit == "replicas" else "request per second"
-        margin = margins[demand.name]
-        added = "the limits do not allow it" if margin is None else _amount(problem, margin)
+        added = _margin(problem, margins[demand.name])
         _line(console, f"  {demand.name}, one more {unit}: {added}")
+
+
+def _margin(problem: Problem, margin: Margin) -> str:
+    if margin.verdict == "exceeds the limits":
+        return "the limits do not allow it"
+    if margin.added is None:
+        return "not solved within the search's steps"
+    about = {"at most": "at most ", "unknown": "about "}.get(margin.verdict, "")
+    return about + _amount(problem, margin.added)
 
 
 def infeasible_text(obstacles: tuple[Obstacle, ...]) -> str:
