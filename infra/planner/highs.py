@@ -7,12 +7,16 @@ after a number of nodes of its tree: the same program gives the same values ever
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 import math
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 from slicewright.infra.planner.program import Row
@@ -47,7 +51,7 @@ class Solution:
 
 def version() -> str:
     """Returns the solver's name and version. Raises NoSolver."""
-    return f"HiGHS {_module().Highs().version()}"
+    return f"HiGHS {_new(_module()).version()}"
 
 
 def _module() -> Any:
@@ -73,13 +77,29 @@ def solve(
     nodes of its tree. Raises NoSolver and SolverFailed.
     """
     module = _module()
-    highs = module.Highs()
+    highs = _new(module)
     options = {**_OPTIONS, "mip_max_nodes": search_nodes}
     for option, setting in options.items():
         _check(module, highs.setOptionValue(option, setting), f"option {option}")
     _check(module, highs.passModel(_model(module, weights, rows, upper, integers)), "model")
     highs.run()
     return _solution(module, highs, integers)
+
+
+def _new(module: Any) -> Any:
+    """Returns a solver. The first of a process would print a banner, before any option is set."""
+    sys.stdout.flush()
+    output = os.dup(1)
+    try:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+        highs = module.Highs()
+        # The banner may still be in a buffer of the C library, whose streams Python does not know.
+        ctypes.CDLL(None).fflush(None)
+        return highs
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
 
 
 def _check(module: Any, status: Any, part: str) -> None:

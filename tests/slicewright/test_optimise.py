@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,13 @@ def test_json_and_file_have_the_same_pools(
         assert f"name: {pool['name']}" in pools.read_text()
     shares = sum(part["usd_per_hour"] for part in answer["classes"])
     assert 0 < shares <= answer["usd_per_hour"] + 0.001
+
+
+def test_json_of_a_process_of_its_own_has_nothing_beside_it(file: Path) -> None:
+    """The solver is a C++ library with an output of its own."""
+    command = [sys.executable, "-m", "slicewright.cli", "optimise", str(file), "--json"]
+    output = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert json.loads(output)["certificate"]["gap_percent"] == 0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -125,3 +126,46 @@ def test_a_margin_beyond_the_limits_says_so() -> None:
     exact = replace(few, limits=Limits(pools=None, nodes=answer.nodes))
     states = {name: margin.verdict for name, margin in margins(exact, answer).items()}
     assert "exceeds the limits" in states.values()
+
+
+def test_a_spare_node_is_one_more_than_the_demand_needs() -> None:
+    whole = Problem(
+        classes=(_class("whole", 1, planner.whole(A100)),),
+        node_types=(ONE,),
+        limits=Limits(spare_nodes=1),
+    )
+    assert planner.optimise(whole).nodes == 2
+
+
+def test_one_pool_has_as_many_nodes_as_its_scarcest_profile_needs() -> None:
+    problem = Problem(
+        classes=(_class("small", 14, SMALL), _class("large", 1, LARGE)),
+        node_types=(ONE,),
+        limits=Limits(pools=1),
+    )
+    (pool,) = planner.optimise(problem).pools
+    assert (pool.nodes, pool.layout) == (4, {"1g.10gb": 4, "3g.40gb": 1})
+
+
+def test_a_cheap_node_type_with_a_quota_replaces_no_other() -> None:
+    quota = replace(ONE, cost=1000, most=1)
+    problem = Problem(classes=(_class("whole", 8, planner.whole(A100)),), node_types=(quota, EIGHT))
+    assert planner.optimise(problem).cost == EIGHT.cost
+
+
+def test_small_nodes_replace_no_large_one_where_nodes_are_limited() -> None:
+    problem = Problem(
+        classes=(_class("whole", 8, planner.whole(A100)),),
+        node_types=(replace(ONE, cost=1000), EIGHT),
+        limits=Limits(nodes=1),
+    )
+    assert planner.optimise(problem).cost == EIGHT.cost
+
+
+@pytest.mark.parametrize(
+    ("bound", "proven"), [("9.5", 10), ("10.0000001", 10), ("10.5", 11), ("20", 12)]
+)
+def test_a_bound_is_rounded_up_to_the_grid_but_not_for_the_solvers_error(
+    bound: str, proven: int
+) -> None:
+    assert solving._on_grid(Fraction(bound), (1, 2), objective=12) == proven
