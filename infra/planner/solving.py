@@ -1,4 +1,4 @@
-"""Solves a problem: the least objective first, then fewer pools at the same objective.
+"""Solves a problem: the least objective first, then fewer changes and fewer pools at no more.
 
 Least fleets are rarely unique, and which of them a solver returns depends on the order of its
 columns. The program's columns and rows are sorted by name, so equal problems have equal answers.
@@ -16,9 +16,9 @@ from slicewright.infra.planner.answer import Answer, Assignment, Bounds, Pool
 from slicewright.infra.planner.checking import violations
 from slicewright.infra.planner.demand import Problem
 from slicewright.infra.planner.highs import SolverFailed
-from slicewright.infra.planner.program import Program, Row
+from slicewright.infra.planner.program import NodesColumn, Program, Row
 
-_POOLS_SEARCH_NODES: Final = 200
+_SECOND_SEARCH_NODES: Final = 200
 _BOUND_ERROR: Final = Fraction(1, 10**6)
 """The solver's tolerance of feasibility."""
 _RELATIVE_BOUND_ERROR: Final = Fraction(1, 10**12)
@@ -35,12 +35,17 @@ class NotSolved(Exception):
     """The search ended without any fleet. The message says what to change."""
 
 
-def optimise(problem: Problem, *, search_nodes: int = 200_000) -> Answer:
+def optimise(
+    problem: Problem, *, current: tuple[Pool, ...] = (), search_nodes: int = 200_000
+) -> Answer:
     """Returns the least fleet with its bounds.
+
+    current: today's pools, each with another node type or layout. Of all least fleets, the answer
+    keeps the most of their nodes.
 
     Raises Infeasible, NotSolved, and the solver's NoSolver and SolverFailed.
     """
-    program = Program(problem)
+    program = Program(problem, current)
     rows, upper = program.rows(), program.upper()
     weights = program.weights(problem.objective)
     if not program.nodes:
@@ -56,8 +61,8 @@ def optimise(problem: Problem, *, search_nodes: int = 200_000) -> Answer:
     relaxed = highs.solve(weights, rows, upper, integers=False)
     assert relaxed.bound is not None  # the integer program has a solution
     values = first.values
-    if program.has_switches:
-        values = _with_fewest_pools(program, rows, values, weights)
+    if program.has_switches or current:
+        values = _with_fewest_changes(program, rows, values, weights)
     # A first search that was cut short may have missed a better fleet that the second one found.
     objective = _total(weights, values)
     bounds = Bounds(
@@ -94,19 +99,43 @@ def _on_grid(bound: Fraction, weights: Sequence[int], objective: int) -> int:
     return min(objective, math.ceil((bound - slack) / step) * step)
 
 
-def _with_fewest_pools(
+def _with_fewest_changes(
     program: Program, rows: tuple[Row, ...], values: tuple[int, ...], weights: Sequence[int]
 ) -> tuple[int, ...]:
-    """Returns an answer with the same objective, and as few pools as a short search finds."""
+    """Returns an answer with the same objective that a short search finds: of today's nodes as few
+    as possible change, and then there are as few pools as possible.
+    """
     objective = _total(weights, values)
     coefficients = {index: weight for index, weight in enumerate(weights) if weight}
     limit = Row(name="objective", low=None, high=objective, coefficients=coefficients)
-    before = len(program.nodes) + len(program.replicas)
-    switches = (*(0,) * before, *(1,) * len(program.nodes))
-    fewest = highs.solve(
-        switches, (*rows, limit), program.upper(), search_nodes=_POOLS_SEARCH_NODES
+    standing = _standing(program)
+    changes = tuple(
+        Row(
+            name=f"changes of {program.nodes[index].name}",
+            low=nodes,
+            high=None,
+            coefficients={index: 1, program.width + number: 1},
+        )
+        for number, (index, nodes) in enumerate(standing)
     )
-    return values if fewest.values is None else fewest.values
+    before = len(program.nodes) + len(program.replicas)
+    switches = (1,) * (program.width - before)
+    secondary = (*(0,) * before, *switches, *(len(switches) + 1,) * len(standing))
+    upper = (*program.upper(), *(nodes for _, nodes in standing))
+    best = highs.solve(
+        secondary, (*rows, limit, *changes), upper, search_nodes=_SECOND_SEARCH_NODES
+    )
+    return values if best.values is None else best.values[: program.width]
+
+
+def _standing(program: Program) -> list[tuple[int, int]]:
+    """Returns today's nodes by the column of their pool."""
+    columns = {column.name: index for index, column in enumerate(program.nodes)}
+    named = (
+        (NodesColumn(node_type=pool.node_type, layout=pool.layout, most=0).name, pool.nodes)
+        for pool in program.current
+    )
+    return [(columns[name], nodes) for name, nodes in named if name in columns]
 
 
 def _answer(program: Program, values: Sequence[int], bounds: Bounds) -> Answer:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from slicewright.cli import main
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
@@ -104,3 +105,63 @@ def test_output_file_that_cannot_be_written_is_one_message(
 def test_stack_without_demand_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["optimise", "-s", "eks-a100"]) == BAD_INPUT
     assert "has no key demand" in capsys.readouterr().out
+
+
+CURRENT = """
+    node_pools:
+      - name: chat
+        machine_type: p4de.24xlarge
+        nodes: { count: 1 }
+        partition: { mode: operator, config: all-balanced }
+        labels: { team: a }
+      - name: more-chat
+        machine_type: p4de.24xlarge
+        nodes: { min: 0, max: 1 }
+        partition: { mode: operator, layout: { 3g.40gb: 1, 2g.20gb: 1, 1g.10gb: 2 } }
+      - name: embed
+        machine_type: p4d.24xlarge
+        nodes: { count: 3 }
+        partition: { mode: operator, layout: { 2g.10gb: 3 } }
+      - { name: idle, machine_type: g6.xlarge, nodes: { count: 1 } }
+    demand:"""
+
+
+def test_a_new_plan_keeps_pools_that_serve_as_well(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pools = tmp_path / "pools.yaml"
+    text = DEMAND.replace("\n    demand:", CURRENT).replace("replicas: 60", "replicas: 30")
+    file.write_text(text.replace("[p4d.24xlarge, p4de.24xlarge]", "[p4de.24xlarge]"))
+    assert main(["optimise", str(file), "--current", "--json", "-o", str(pools)]) == VERIFIED
+    answer = json.loads(capsys.readouterr().out)
+    assert {(entry["pool"], entry["change"]) for entry in answer["changes"]} == {
+        ("chat", "stays"),
+        ("more-chat", "stays"),
+        ("embed", "goes"),
+        ("idle", "goes"),
+    }
+    assert answer["usd_per_hour_today"] > answer["usd_per_hour"]
+    before = yaml.safe_load(text)["config"]["slicewright:fleet"]["node_pools"]
+    assert yaml.safe_load(pools.read_text())["node_pools"] == before[:2]
+    assert main(["optimise", str(file), "--current"]) == VERIFIED
+    out = capsys.readouterr().out
+    assert "embed goes: 3 nodes drained and deleted" in out
+    assert "Today: USD" in out
+
+
+def test_a_pool_of_mig_manager_is_partitioned_again(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its name and its other keys stay; its nodes need not be ordered again."""
+    file.write_text(DEMAND.replace("\n    demand:", CURRENT))
+    assert main(["optimise", str(file), "--current"]) == VERIFIED
+    out = capsys.readouterr().out
+    assert "chat changes its layout to 4 x 1g.10gb, 1 x 3g.40gb" in out
+    assert "team: a" in out
+
+
+def test_current_needs_pools_that_check_accepts(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["optimise", str(file), "--current"]) == BAD_INPUT
+    assert "node_pools" in capsys.readouterr().out

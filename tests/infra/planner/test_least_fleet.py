@@ -162,6 +162,57 @@ def test_no_fleet_of_an_exhaustive_search_is_cheaper(problem: Problem) -> None:
         assert answer.bounds.objective == exhaustive
 
 
+@settings(max_examples=examples(60), deadline=None)
+@given(problems(), st.data())
+def test_a_new_plan_keeps_as_many_nodes_as_any_fleet_of_the_same_objective(
+    problem: Problem, data: st.DataObject
+) -> None:
+    kinds = [(node, layout) for node in problem.node_types for layout in (*_layouts(node), {})]
+    today = data.draw(st.lists(st.sampled_from(range(len(kinds))), min_size=1, max_size=3))
+    current = tuple(
+        planner.Pool(node_type=kinds[kind][0], layout=_nonzero(kinds[kind][1]), nodes=nodes)
+        for kind, nodes in sorted(Counter(today).items())
+    )
+    try:
+        answer = planner.optimise(problem, current=current)
+    except planner.Infeasible:
+        return
+    assert answer.bounds.objective == planner.optimise(problem).bounds.objective
+    fleets = itertools.combinations_with_replacement(range(len(kinds)), 2)
+    others = [(kind,) for kind in range(len(kinds))]
+    kept = max(
+        (
+            (Counter(fleet) & Counter(today)).total()
+            for fleet in (*others, *fleets)
+            if (Counter(fleet) & Counter(today))
+            and sum(price(kinds[kind][0], problem.objective) for kind in fleet)
+            == answer.bounds.objective
+            and _allowed([kinds[kind][0] for kind in fleet], len(set(fleet)), problem)
+            and serves([kinds[kind] for kind in _survivors(fleet, problem)], problem)
+        ),
+        default=0,
+    )
+    assert _kept(answer, current) >= kept
+    # The plan of a plan changes nothing.
+    again = planner.optimise(problem, current=answer.pools)
+    assert _kept(again, answer.pools) == answer.nodes
+
+
+def _kept(answer: planner.Answer, current: Sequence[planner.Pool]) -> int:
+    return (_nodes_by_kind(answer.pools) & _nodes_by_kind(current)).total()
+
+
+def _nodes_by_kind(pools: Sequence[planner.Pool]) -> Counter[tuple[str, str]]:
+    nodes = Counter[tuple[str, str]]()
+    for pool in pools:
+        nodes[pool.node_type.name, str(sorted(pool.layout.items()))] += pool.nodes
+    return nodes
+
+
+def _nonzero(layout: geometry.Layout) -> geometry.Layout:
+    return {profile: count for profile, count in sorted(layout.items()) if count}
+
+
 @settings(max_examples=examples(100), deadline=None)
 @given(problems())
 def test_the_order_of_the_input_does_not_change_the_answer(problem: Problem) -> None:
