@@ -24,6 +24,7 @@ from slicewright.infra.plan.demand.changes import (
     standing,
 )
 from slicewright.infra.plan.demand.fragment import fragment
+from slicewright.infra.plan.demand.manifests import BadManifests
 from slicewright.infra.plan.demand.problem import read_demand
 from slicewright.infra.planner import (
     Answer,
@@ -56,6 +57,13 @@ def add_parser(commands: Any) -> None:
         help="write node_pools to FILE instead of the end of the output",
     )
     parser.add_argument(
+        "--from-manifests",
+        type=Path,
+        metavar="DIR",
+        help="also serve the pods of the Kubernetes manifests in DIR that request GPUs or "
+        "partitions",
+    )
+    parser.add_argument(
         "--current",
         action="store_true",
         help="re-plan the file's node_pools: of all least fleets the one that changes the fewest "
@@ -77,10 +85,15 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     file = stack_files.path_of(names[0])
     try:
-        fleet, problem = read_demand(file, name=stack_files.display_path(file))
+        fleet, problem = read_demand(
+            file, name=stack_files.display_path(file), manifests=parsed.from_manifests
+        )
         current = _current(file, problem) if parsed.current else ()
     except stack_file.SpecError as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
+        return BAD_INPUT
+    except BadManifests as e:
+        print(f"slicewright optimise: {e}", file=sys.stderr)
         return BAD_INPUT
     try:
         answer = _solve(problem, standing(current, problem))

@@ -165,3 +165,24 @@ def test_current_needs_pools_that_check_accepts(
 ) -> None:
     assert main(["optimise", str(file), "--current"]) == BAD_INPUT
     assert "node_pools" in capsys.readouterr().out
+
+
+def test_manifests_are_demand_without_classes_in_the_file(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file.write_text(DEMAND.split("    demand:")[0])
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    command = ["optimise", str(file), "--json", "--from-manifests", str(manifests)]
+    assert main(command) == BAD_INPUT
+    assert "no manifest requests" in capsys.readouterr().err
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "chat"},
+        "spec": {"containers": [{"resources": {"limits": {"nvidia.com/mig-3g.40gb": 2}}}]},
+    }
+    (manifests / "chat.json").write_text(json.dumps(pod))
+    assert main(command) == VERIFIED
+    (served,) = json.loads(capsys.readouterr().out)["classes"]
+    assert served["name"] == "chat"
+    assert [(part["profile"], part["replicas"]) for part in served["devices"]] == [("3g.40gb", 2)]
