@@ -13,7 +13,7 @@ from slicewright.infra.planner.candidates import NodeType, uniform
 from slicewright.infra.planner.demand import DemandClass, Limits, Problem
 from slicewright.infra.planner.solving import Infeasible, NotSolved, optimise
 
-_SEARCH_NODES: Final = 500
+_SEARCH_NODES: Final = 100
 """Each question is a search of its own. A margin or a comparison need not be proven to inform."""
 Verdict = Literal["proven", "at most", "exceeds the limits", "unknown"]
 
@@ -126,7 +126,7 @@ def _exceeds_limits(problem: Problem) -> bool:
 
 def _attempt(problem: Problem) -> Attempt:
     try:
-        answer = optimise(problem, search_nodes=_SEARCH_NODES)
+        answer = optimise(problem, search_nodes=_SEARCH_NODES, break_ties=False)
     except Infeasible:
         return Attempt(answer=None, verdict="exceeds the limits")
     except NotSolved:

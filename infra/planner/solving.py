@@ -36,12 +36,16 @@ class NotSolved(Exception):
 
 
 def optimise(
-    problem: Problem, *, current: tuple[Pool, ...] = (), search_nodes: int = 200_000
+    problem: Problem,
+    *,
+    current: tuple[Pool, ...] = (),
+    search_nodes: int = 200_000,
+    break_ties: bool = True,
 ) -> Answer:
     """Returns the least fleet with its bounds.
 
     current: today's pools, each with another node type or layout. Of all least fleets, the answer
-    keeps the most of their nodes.
+    keeps the most of their nodes. break_ties: False returns the first least fleet that is found.
 
     Raises Infeasible, NotSolved, and the solver's NoSolver and SolverFailed.
     """
@@ -61,7 +65,7 @@ def optimise(
     relaxed = highs.solve(weights, rows, upper, integers=False)
     assert relaxed.bound is not None  # the integer program has a solution
     values = first.values
-    if program.has_switches or current:
+    if break_ties and (program.has_switches or current):
         values = _with_fewest_changes(program, rows, values, weights)
     # A first search that was cut short may have missed a better fleet that the second one found.
     objective = _total(weights, values)
