@@ -186,3 +186,32 @@ def test_manifests_are_demand_without_classes_in_the_file(
     (served,) = json.loads(capsys.readouterr().out)["classes"]
     assert served["name"] == "chat"
     assert [(part["profile"], part["replicas"]) for part in served["devices"]] == [("3g.40gb", 2)]
+
+
+def test_pools_that_are_alike_share_the_nodes_of_the_plan(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both keep the nodes that they have; only the first one grows."""
+    pools = """
+    node_pools:
+      - name: first
+        machine_type: p4de.24xlarge
+        nodes: { count: 1 }
+        partition: { mode: operator, layout: { 3g.40gb: 2 } }
+      - name: second
+        machine_type: p4de.24xlarge
+        nodes: { count: 1 }
+        partition: { mode: operator, layout: { 3g.40gb: 2 } }
+    demand:
+      machine_types: [p4de.24xlarge]
+      classes:
+        - { name: chat, replicas: 48, profiles: [3g.40gb] }
+"""
+    file.write_text(DEMAND.split("\n    demand:")[0] + pools)
+    assert main(["optimise", str(file), "--current", "--json"]) == VERIFIED
+    answer = json.loads(capsys.readouterr().out)
+    assert [(entry["pool"], entry["nodes_after"]) for entry in answer["changes"]] == [
+        ("first", 2),
+        ("second", 1),
+    ]
+    assert [pool["nodes"] for pool in answer["node_pools"]] == [{"count": 2}, {"count": 1}]
