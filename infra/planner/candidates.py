@@ -50,6 +50,10 @@ class NodeType:
     most: int | None = None
     """The maximum number of nodes, such as a quota. None: no limit."""
 
+    def holds(self, slot: Slot) -> bool:
+        """Returns True if a node can have the device, and groups of whole GPUs use all its GPUs."""
+        return slot.gpu == self.gpu.name and self.gpus % slot.gpus == 0
+
     def devices(self, layout: Layout) -> Mapping[str, int]:
         """Returns the devices of a node by profile. Whole GPUs are counted under WHOLE."""
         if not layout:

@@ -79,7 +79,7 @@ class Dominance:
             (demand.name, slot.gpus): each
             for demand in self.problem.classes
             for slot, each in demand.yields.items()
-            if slot.gpu == node.gpu.name and slot.profile == profile and slot.gpus <= node.gpus
+            if slot.profile == profile and node.holds(slot)
         }
 
 

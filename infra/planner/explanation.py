@@ -6,11 +6,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from slicewright.infra.planner.answer import Answer
 from slicewright.infra.planner.candidates import NodeType, uniform
 from slicewright.infra.planner.demand import DemandClass, Limits, Problem
 from slicewright.infra.planner.solving import Infeasible, NotSolved, optimise
+
+_SEARCH_NODES: Final = 100
+"""Each question is a search of its own. A margin or a comparison need not be proven to inform."""
+Verdict = Literal["proven", "at most", "exceeds the limits", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A short search for the least fleet of a changed problem."""
+
+    answer: Answer | None
+    verdict: Verdict
+    """`at most`: a better fleet may exist. `unknown`: the search ended without any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin:
+    """What one more unit of a class would add to the objective."""
+
+    added: int | None
+    verdict: Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +52,12 @@ def obstacles(problem: Problem) -> tuple[Obstacle, ...]:
     hopeless = tuple(
         demand.name
         for demand in sorted(problem.classes, key=lambda demand: demand.name)
-        if _solved(replace(problem, classes=(demand,))) is None
+        if _exceeds_limits(replace(problem, classes=(demand,)))
     )
     return tuple(
         Obstacle(limit=name, classes=hopeless)
         for name, limits in _without_each(problem.limits)
-        if _solved(replace(problem, limits=limits)) is not None
+        if _attempt(replace(problem, limits=limits)).answer is not None
     )
 
 
@@ -51,30 +73,29 @@ def _without_each(limits: Limits) -> Iterator[tuple[str, Limits]]:
         yield f"spare_nodes: {limits.spare_nodes}", replace(limits, spare_nodes=0)
 
 
-def margins(problem: Problem, answer: Answer) -> Mapping[str, int | None]:
-    """Returns what one more unit of each class would add to the objective. None: the limits do not
-    allow it.
-
-    A unit is a replica, or one request per second.
-    """
+def margins(problem: Problem, answer: Answer) -> Mapping[str, Margin]:
+    """Returns the margin of each class. A unit is a replica, or one request per second."""
     return {
         demand.name: _margin(problem, answer, demand)
         for demand in sorted(problem.classes, key=lambda demand: demand.name)
     }
 
 
-def _margin(problem: Problem, answer: Answer, demand: DemandClass) -> int | None:
+def _margin(problem: Problem, answer: Answer, demand: DemandClass) -> Margin:
     unit = 1 if demand.unit == "replicas" else 1000
     more = replace(demand, required=demand.required + unit)
     unchanged = (other for other in problem.classes if other is not demand)
-    changed = _solved(replace(problem, classes=(*unchanged, more)))
-    if changed is None:
-        return None
-    return max(changed.bounds.objective - answer.bounds.objective, 0)
+    attempt = _attempt(replace(problem, classes=(*unchanged, more)))
+    if attempt.answer is None:
+        return Margin(added=None, verdict=attempt.verdict)
+    added = max(attempt.answer.bounds.objective - answer.bounds.objective, 0)
+    # The difference is exact only between two optima.
+    verdict: Verdict = "unknown" if answer.bounds.gap else attempt.verdict
+    return Margin(added=added, verdict=verdict)
 
 
-def comparison(problem: Problem) -> Mapping[str, Answer | None]:
-    """Returns the least fleets by simpler rules. None: such a fleet cannot serve the demand.
+def comparison(problem: Problem) -> Mapping[str, Attempt]:
+    """Returns the least fleets by simpler rules.
 
     `whole GPUs`: a GPU for each replica. `uniform layouts`: one profile per GPU.
     `without the limit of pools`: as many pools as are useful.
@@ -86,7 +107,7 @@ def comparison(problem: Problem) -> Mapping[str, Answer | None]:
         ),
         "without the limit of pools": replace(problem, limits=replace(problem.limits, pools=None)),
     }
-    return {rule: _solved(restricted) for rule, restricted in rules.items()}
+    return {rule: _attempt(restricted) for rule, restricted in rules.items()}
 
 
 def _only_whole(node: NodeType) -> NodeType:
@@ -99,8 +120,15 @@ def _only_uniform(node: NodeType) -> NodeType:
     return replace(node, layouts=(*uniform(node.gpu), {}))
 
 
-def _solved(problem: Problem) -> Answer | None:
+def _exceeds_limits(problem: Problem) -> bool:
+    return _attempt(problem).verdict == "exceeds the limits"
+
+
+def _attempt(problem: Problem) -> Attempt:
     try:
-        return optimise(problem)
-    except (Infeasible, NotSolved):
-        return None
+        answer = optimise(problem, search_nodes=_SEARCH_NODES, break_ties=False)
+    except Infeasible:
+        return Attempt(answer=None, verdict="exceeds the limits")
+    except NotSolved:
+        return Attempt(answer=None, verdict="unknown")
+    return Attempt(answer=answer, verdict="at most" if answer.bounds.gap else "proven")

@@ -7,11 +7,16 @@ after a number of nodes of its tree: the same program gives the same values ever
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
+import math
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 from slicewright.infra.planner.program import Row
@@ -46,7 +51,7 @@ class Solution:
 
 def version() -> str:
     """Returns the solver's name and version. Raises NoSolver."""
-    return f"HiGHS {_module().Highs().version()}"
+    return f"HiGHS {_new(_module()).version()}"
 
 
 def _module() -> Any:
@@ -72,13 +77,29 @@ def solve(
     nodes of its tree. Raises NoSolver and SolverFailed.
     """
     module = _module()
-    highs = module.Highs()
+    highs = _new(module)
     options = {**_OPTIONS, "mip_max_nodes": search_nodes}
     for option, setting in options.items():
         _check(module, highs.setOptionValue(option, setting), f"option {option}")
     _check(module, highs.passModel(_model(module, weights, rows, upper, integers)), "model")
     highs.run()
     return _solution(module, highs, integers)
+
+
+def _new(module: Any) -> Any:
+    """Returns a solver. The first of a process would print a banner, before any option is set."""
+    sys.stdout.flush()
+    output = os.dup(1)
+    try:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+        highs = module.Highs()
+        # The banner may still be in a buffer of the C library, whose streams Python does not know.
+        ctypes.CDLL(None).fflush(None)
+        return highs
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
 
 
 def _check(module: Any, status: Any, part: str) -> None:
@@ -132,7 +153,9 @@ def _solution(module: Any, highs: Any, integers: bool) -> Solution:
     values = None
     if info.primal_solution_status == module.SolutionStatus.kSolutionStatusFeasible:
         values = tuple(_integer(value) for value in highs.getSolution().col_value)
-    return Solution(values=values, bound=Fraction(info.mip_dual_bound), optimal=optimal)
+    # A search that ends before its first bound reports infinity. No weight is negative.
+    bound = Fraction(info.mip_dual_bound) if math.isfinite(info.mip_dual_bound) else Fraction(0)
+    return Solution(values=values, bound=bound, optimal=optimal)
 
 
 def _integer(value: float) -> int:

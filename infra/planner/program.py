@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from slicewright.infra.geometry import Layout
+from slicewright.infra.planner.answer import Pool
 from slicewright.infra.planner.candidates import WHOLE, NodeType, Slot
 from slicewright.infra.planner.demand import DemandClass, Objective, Problem
 from slicewright.infra.planner.dominance import Dominance, price
@@ -65,17 +66,22 @@ class Program:
     """The columns, in the order N, Y, Z, and the rows."""
 
     problem: Problem
+    current: tuple[Pool, ...] = ()
+    """Pools of today's fleet: columns even if another pool would do as much for no more money."""
 
     @cached_property
     def nodes(self) -> tuple[NodesColumn, ...]:
         dominance = Dominance(self.problem)
-        columns = (
-            NodesColumn(node_type=node, layout=layout, most=most)
-            for node in dominance.node_types
-            for layout in dominance.layouts(node)
+        needed = [
+            (node, layout) for node in dominance.node_types for layout in dominance.layouts(node)
+        ]
+        columns = {
+            column.name: column
+            for node, layout in (*needed, *((pool.node_type, pool.layout) for pool in self.current))
             if (most := self._most_nodes(node, layout))
-        )
-        return tuple(sorted(columns, key=lambda column: column.name))
+            and (column := NodesColumn(node_type=node, layout=layout, most=most))
+        }
+        return tuple(columns[name] for name in sorted(columns))
 
     @cached_property
     def replicas(self) -> tuple[ReplicasColumn, ...]:
@@ -90,9 +96,7 @@ class Program:
             for demand in self.problem.classes
             for node in types.values()
             for slot in sorted(demand.yields)
-            if slot.gpu == node.gpu.name
-            and slot.profile in profiles[node.name]
-            and slot.gpus <= node.gpus
+            if node.holds(slot) and slot.profile in profiles[node.name]
         )
         return tuple(sorted(columns, key=lambda column: column.name))
 
@@ -133,7 +137,7 @@ class Program:
         used: dict[str, int] = {}
         for demand in self.problem.classes:
             for slot, each in demand.yields.items():
-                if slot.gpu == node.gpu.name and devices.get(slot.profile, 0) >= slot.gpus:
+                if node.holds(slot) and slot.profile in devices:
                     replicas = -(-demand.required // each)
                     used[slot.profile] = used.get(slot.profile, 0) + replicas * slot.gpus
         if not used:

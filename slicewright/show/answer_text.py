@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
 from slicewright.infra.catalog import Gpu
+from slicewright.infra.plan.demand.changes import PoolChange
 from slicewright.infra.plan.machines.prices import HOURS_PER_MONTH
 from slicewright.infra.planner import Answer, Assignment, Pool, Problem
 from slicewright.infra.planner.candidates import WHOLE
 from slicewright.infra.planner.certificate import certificate
-from slicewright.infra.planner.explanation import Obstacle
+from slicewright.infra.planner.explanation import Attempt, Margin, Obstacle
 from slicewright.show.picture import draw, placements_of
 
 
@@ -27,30 +28,85 @@ def show_answer(problem: Problem, answer: Answer, console: Console) -> None:
         _line(console, line)
 
 
-def show_comparison(answer: Answer, fleets: Mapping[str, Answer | None], console: Console) -> None:
+def show_comparison(answer: Answer, fleets: Mapping[str, Attempt], console: Console) -> None:
     """Writes the cost of the fleets that simpler rules need."""
     console.print()
     table = Table(title="Least fleets by other rules", title_justify="left", box=None)
     for heading in ("rule", "nodes", "GPUs", "USD per hour", "difference"):
         table.add_column(heading, justify="left" if heading == "rule" else "right")
-    for rule, other in fleets.items():
-        if other is None:
-            table.add_row(rule, "impossible", "", "", "")
+    for rule, attempt in fleets.items():
+        if (other := attempt.answer) is None:
+            impossible = attempt.verdict == "exceeds the limits"
+            table.add_row(rule, "impossible" if impossible else "not solved", "", "", "")
             continue
         percent = f"{(other.cost / answer.cost - 1) * 100:+.1f} %" if answer.cost else ""
-        table.add_row(rule, str(other.nodes), str(other.gpus), _usd(other.cost), percent)
+        at_most = "at most " if attempt.verdict == "at most" else ""
+        table.add_row(rule, str(other.nodes), str(other.gpus), at_most + _usd(other.cost), percent)
     console.print(table)
 
 
-def show_margins(problem: Problem, margins: Mapping[str, int | None], console: Console) -> None:
+def show_margins(problem: Problem, margins: Mapping[str, Margin], console: Console) -> None:
     """Writes what one more unit of each class would add."""
     console.print()
     _line(console, f"One more unit would add, in {_unit(problem)}:")
     for demand in sorted(problem.classes, key=lambda demand: demand.name):
         unit = "replica" if demand.unit == "replicas" else "request per second"
-        margin = margins[demand.name]
-        added = "the limits do not allow it" if margin is None else _amount(problem, margin)
+        added = _margin(problem, margins[demand.name])
         _line(console, f"  {demand.name}, one more {unit}: {added}")
+
+
+def _margin(problem: Problem, margin: Margin) -> str:
+    if margin.verdict == "exceeds the limits":
+        return "the limits do not allow it"
+    if margin.added is None:
+        return "not solved within the search's steps"
+    about = {"at most": "at most ", "unknown": "about "}.get(margin.verdict, "")
+    return about + _amount(problem, margin.added)
+
+
+def show_changes(
+    answer: Answer, today: int | None, pool_changes: Sequence[PoolChange], console: Console
+) -> None:
+    """Writes what becomes of each pool of the stack file, and the cost beside today's."""
+    console.print()
+    _line(console, "Changes of the stack file's pools:")
+    for change in pool_changes:
+        _line(console, f"  {_change(change)}")
+    if today is None:
+        _line(console, "Today's cost is not known: a machine type has no list price here.")
+        return
+    difference = f"{answer.cost / today - 1:+.1%}" if today else "new"
+    _line(
+        console,
+        f"Today: USD {_usd(today)} per hour; then: USD {_usd(answer.cost)} ({difference})",
+    )
+
+
+def _change(change: PoolChange) -> str:
+    nodes = f"{change.before} -> {change.after} nodes"
+    if change.planned is None:
+        return f"{_name_of(change)} goes: {_nodes(change.before)} drained and deleted"
+    if change.current is None:
+        node, layout = change.planned.node_type.name, _layout_text(change.planned)
+        return f"a pool of {node} with {layout} comes: {_nodes(change.after)}"
+    if change.verb == "changes its layout":
+        return (
+            f"{_name_of(change)} changes its layout to {_layout_text(change.planned)}, {nodes}: "
+            "the rollout drains its nodes and partitions them again"
+        )
+    return f"{_name_of(change)} stays" + ("" if change.before == change.after else f", {nodes}")
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'s' if number != 1 else ''}"
+
+
+def _name_of(change: PoolChange) -> str:
+    return change.current.name if change.current else ""
+
+
+def _layout_text(pool: Pool) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in sorted(pool.layout.items())) or WHOLE
 
 
 def infeasible_text(obstacles: tuple[Obstacle, ...]) -> str:
@@ -70,12 +126,11 @@ def infeasible_text(obstacles: tuple[Obstacle, ...]) -> str:
 
 def _pool(pool: Pool, answer: Answer, console: Console) -> None:
     node = pool.node_type
-    nodes = f"{pool.nodes} node{'s' if pool.nodes != 1 else ''}"
-    layout = ", ".join(f"{count} x {name}" for name, count in sorted(pool.layout.items()))
+    nodes = _nodes(pool.nodes)
     _line(
         console,
         f"{nodes} of {node.name} ({node.gpus} x {node.gpu.name}), each GPU "
-        f"{layout or WHOLE}: USD {_usd(pool.cost)} per hour",
+        f"{_layout_text(pool)}: USD {_usd(pool.cost)} per hour",
     )
     names = _names_by_profile(answer, node.name)
     if pool.layout:

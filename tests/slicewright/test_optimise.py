@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from slicewright.cli import main
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
@@ -62,6 +65,13 @@ def test_json_and_file_have_the_same_pools(
     assert 0 < shares <= answer["usd_per_hour"] + 0.001
 
 
+def test_json_of_a_process_of_its_own_has_nothing_beside_it(file: Path) -> None:
+    """The solver is a C++ library with an output of its own."""
+    command = [sys.executable, "-m", "slicewright.cli", "optimise", str(file), "--json"]
+    output = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert json.loads(output)["certificate"]["gap_percent"] == 0
+
+
 @pytest.mark.parametrize(
     ("limit", "text"),
     [
@@ -95,3 +105,113 @@ def test_output_file_that_cannot_be_written_is_one_message(
 def test_stack_without_demand_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["optimise", "-s", "eks-a100"]) == BAD_INPUT
     assert "has no key demand" in capsys.readouterr().out
+
+
+CURRENT = """
+    node_pools:
+      - name: chat
+        machine_type: p4de.24xlarge
+        nodes: { count: 1 }
+        partition: { mode: operator, config: all-balanced }
+        labels: { team: a }
+      - name: more-chat
+        machine_type: p4de.24xlarge
+        nodes: { min: 0, max: 1 }
+        partition: { mode: operator, layout: { 3g.40gb: 1, 2g.20gb: 1, 1g.10gb: 2 } }
+      - name: embed
+        machine_type: p4d.24xlarge
+        nodes: { count: 3 }
+        partition: { mode: operator, layout: { 2g.10gb: 3 } }
+      - { name: idle, machine_type: g6.xlarge, nodes: { count: 1 } }
+    demand:"""
+
+
+def test_a_new_plan_keeps_pools_that_serve_as_well(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pools = tmp_path / "pools.yaml"
+    text = DEMAND.replace("\n    demand:", CURRENT).replace("replicas: 60", "replicas: 30")
+    file.write_text(text.replace("[p4d.24xlarge, p4de.24xlarge]", "[p4de.24xlarge]"))
+    assert main(["optimise", str(file), "--current", "--json", "-o", str(pools)]) == VERIFIED
+    answer = json.loads(capsys.readouterr().out)
+    assert {(entry["pool"], entry["change"]) for entry in answer["changes"]} == {
+        ("chat", "stays"),
+        ("more-chat", "stays"),
+        ("embed", "goes"),
+        ("idle", "goes"),
+    }
+    assert answer["usd_per_hour_today"] > answer["usd_per_hour"]
+    before = yaml.safe_load(text)["config"]["slicewright:fleet"]["node_pools"]
+    assert yaml.safe_load(pools.read_text())["node_pools"] == before[:2]
+    assert main(["optimise", str(file), "--current"]) == VERIFIED
+    out = capsys.readouterr().out
+    assert "embed goes: 3 nodes drained and deleted" in out
+    assert "Today: USD" in out
+
+
+def test_a_pool_of_mig_manager_is_partitioned_again(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its name and its other keys stay; its nodes need not be ordered again."""
+    file.write_text(DEMAND.replace("\n    demand:", CURRENT))
+    assert main(["optimise", str(file), "--current"]) == VERIFIED
+    out = capsys.readouterr().out
+    assert "chat changes its layout to 4 x 1g.10gb, 1 x 3g.40gb" in out
+    assert "team: a" in out
+
+
+def test_current_needs_pools_that_check_accepts(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["optimise", str(file), "--current"]) == BAD_INPUT
+    assert "node_pools" in capsys.readouterr().out
+
+
+def test_manifests_are_demand_without_classes_in_the_file(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file.write_text(DEMAND.split("    demand:")[0])
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    command = ["optimise", str(file), "--json", "--from-manifests", str(manifests)]
+    assert main(command) == BAD_INPUT
+    assert "no manifest requests" in capsys.readouterr().err
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "chat"},
+        "spec": {"containers": [{"resources": {"limits": {"nvidia.com/mig-3g.40gb": 2}}}]},
+    }
+    (manifests / "chat.json").write_text(json.dumps(pod))
+    assert main(command) == VERIFIED
+    (served,) = json.loads(capsys.readouterr().out)["classes"]
+    assert served["name"] == "chat"
+    assert [(part["profile"], part["replicas"]) for part in served["devices"]] == [("3g.40gb", 2)]
+
+
+def test_pools_that_are_alike_share_the_nodes_of_the_plan(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both keep the nodes that they have; only the first one grows."""
+    pools = """
+    node_pools:
+      - name: first
+        machine_type: p4de.24xlarge
+        nodes: { count: 1 }
+        partition: { mode: operator, layout: { 3g.40gb: 2 } }
+      - name: second
+        machine_type: p4de.24xlarge
+        nodes: { count: 1 }
+        partition: { mode: operator, layout: { 3g.40gb: 2 } }
+    demand:
+      machine_types: [p4de.24xlarge]
+      classes:
+        - { name: chat, replicas: 48, profiles: [3g.40gb] }
+"""
+    file.write_text(DEMAND.split("\n    demand:")[0] + pools)
+    assert main(["optimise", str(file), "--current", "--json"]) == VERIFIED
+    answer = json.loads(capsys.readouterr().out)
+    assert [(entry["pool"], entry["nodes_after"]) for entry in answer["changes"]] == [
+        ("first", 2),
+        ("second", 1),
+    ]
+    assert [pool["nodes"] for pool in answer["node_pools"]] == [{"count": 2}, {"count": 1}]

@@ -21,19 +21,20 @@ _LONGEST_NAME: Final = 40
 
 def node_pools(fleet: CloudFleet, answer: Answer) -> list[dict[str, Any]]:
     """Returns the pools, each with a name of its machine type and layout."""
-    return [_node_pool(fleet, pool) for pool in answer.pools]
+    return [node_pool(fleet, pool) for pool in answer.pools]
 
 
-def fragment(fleet: CloudFleet, problem: Problem, answer: Answer) -> str:
+def fragment(problem: Problem, answer: Answer, pools: list[dict[str, Any]]) -> str:
     """Returns YAML: the certificate as comments, and `node_pools`. It has no date, so that the same
     input gives the same bytes.
     """
     lines = [f"# {name}: {value}" for name, value in certificate(problem, answer).items()]
-    pools = yaml.safe_dump({"node_pools": node_pools(fleet, answer)}, sort_keys=False, width=100)
-    return "\n".join(["# Planned by slicewright optimise.", *lines, pools])
+    text = yaml.safe_dump({"node_pools": pools}, sort_keys=False, width=100)
+    return "\n".join(["# Planned by slicewright optimise.", *lines, text])
 
 
-def _node_pool(fleet: CloudFleet, pool: Pool) -> dict[str, Any]:
+def node_pool(fleet: CloudFleet, pool: Pool) -> dict[str, Any]:
+    """Returns a new pool as a stack file has it."""
     node_pool: dict[str, Any] = {
         "name": _name(pool),
         "machine_type": pool.node_type.name,

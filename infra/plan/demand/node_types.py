@@ -26,7 +26,7 @@ def node_types(
     chosen = machines if demand.machine_types is None else demand.machine_types
     priced = []
     for name in sorted(set(chosen) & set(machines)):
-        cost = _cost(machines[name], demand, region)
+        cost = cost_of(machines[name], demand, region)
         if cost is not None:
             priced.append(_node_type(machines[name], cost, fleet))
         elif demand.machine_types is not None:
@@ -70,7 +70,7 @@ def region_of(fleet: CloudFleet) -> str:
     return "-".join(parts[:2])
 
 
-def _cost(machine: Machine, demand: stack_file.Demand, region: str) -> int | None:
+def cost_of(machine: Machine, demand: stack_file.Demand, region: str) -> int | None:
     """Returns the price of a node in thousandths of a US dollar per hour, rounded up."""
     usd = demand.usd_per_hour.get(machine.name)
     if usd is None:

@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path as FilePath
+from typing import Any
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.demand.classes import demand_class
+from slicewright.infra.plan.demand.manifests import classes_of
 from slicewright.infra.plan.demand.node_types import CloudFleet, node_types
 from slicewright.infra.plan.findings import Checked, collect, refuse
 from slicewright.infra.planner import Limits, Problem
 from slicewright.infra.stack_file import SpecError
 
 
-def read_demand(file: FilePath, *, name: str | None = None) -> tuple[CloudFleet, Problem]:
+def read_demand(
+    file: FilePath, *, name: str | None = None, manifests: FilePath | None = None
+) -> tuple[CloudFleet, Problem]:
     """Returns the fleet of a stack file, and its problem. The fleet's pools may be missing.
 
-    Raises SpecError.
+    manifests: a directory whose pods are demanded besides the file's classes. Raises SpecError and
+    BadManifests.
     """
     try:
         source = stack_file.read(file, name=name)
     except stack_file.NotReadable as e:
         raise stack_file.unreadable(str(e), name or str(file)) from None
+    if manifests is not None:
+        source = _with_classes(source, classes_of(manifests))
     fleet = _fleet(source)
     problem, findings = collect(_problem(fleet))
     if problem is None or findings:
         raise SpecError(source, [finding.problem for finding in findings])
     assert isinstance(fleet, CloudFleet)
     return fleet, problem
+
+
+def _with_classes(
+    source: stack_file.Source, classes: Sequence[Mapping[str, Any]]
+) -> stack_file.Source:
+    if not isinstance(source.raw, dict) or not isinstance(source.raw.get("demand", {}), dict):
+        return source
+    demand = source.raw.get("demand", {})
+    stated = demand.get("classes", [])
+    if not isinstance(stated, list):
+        return source
+    raw = source.raw | {"demand": demand | {"classes": [*stated, *classes]}}
+    return replace(source, raw=raw)
 
 
 def _fleet(source: stack_file.Source) -> stack_file.Fleet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from slicewright.infra import catalog, geometry, planner
 from slicewright.infra.planner import DemandClass, Limits, NodeType, Problem, Slot
 from slicewright.infra.planner.candidates import WHOLE
+from slicewright.infra.planner.dominance import price
 from tests.properties import examples
 
 A30 = catalog.load().gpus["A30"]
@@ -38,6 +40,7 @@ def problems(draw: st.DrawFn) -> Problem:
             gpus=gpus,
             cost=draw(st.integers(1000, 9000)),
             partitioner=draw(st.sampled_from(["operator", "native"])),
+            most=draw(st.sampled_from([None, None, 1])),
         )
         for gpus in (1, 2)
     )
@@ -53,7 +56,13 @@ def problems(draw: st.DrawFn) -> Problem:
     return Problem(
         classes=classes,
         node_types=node_types,
-        limits=Limits(pools=draw(st.sampled_from([1, 2, None]))),
+        objective=draw(st.sampled_from(["cost", "gpus", "nodes"])),
+        limits=Limits(
+            pools=draw(st.sampled_from([1, 2, None])),
+            nodes=draw(st.sampled_from([1, 2, None, None])),
+            gpus=draw(st.sampled_from([{}, {}, {gpu.name: 1}, {gpu.name: 3}])),
+            spare_nodes=draw(st.sampled_from([0, 0, 0, 1])),
+        ),
     )
 
 
@@ -84,9 +93,13 @@ def serves(fleet: Sequence[tuple[NodeType, geometry.Layout]], problem: Problem) 
 
 
 def least(problem: Problem, most: int) -> int | None:
-    """Returns the cost of the cheapest fleet of up to `most` nodes, with any layout that geometry
+    """Returns the objective of the best fleet of up to `most` nodes, with any layout that geometry
     allows rather than the planner's own list.
     """
+
+    def total(fleet: Sequence[int]) -> int:
+        return sum(price(kinds[kind][0], problem.objective) for kind in fleet)
+
     kinds = [(node, layout) for node in problem.node_types for layout in (*_layouts(node), {})]
     fleets = sorted(
         (
@@ -94,18 +107,35 @@ def least(problem: Problem, most: int) -> int | None:
             for size in range(most + 1)
             for fleet in itertools.combinations_with_replacement(range(len(kinds)), size)
         ),
-        key=lambda fleet: sum(kinds[kind][0].cost for kind in fleet),
+        key=total,
     )
-    pools = problem.limits.pools
     return next(
         (
-            sum(kinds[kind][0].cost for kind in fleet)
+            total(fleet)
             for fleet in fleets
-            if (pools is None or len(set(fleet)) <= pools)
-            and serves([kinds[kind] for kind in fleet], problem)
+            if _allowed([kinds[kind][0] for kind in fleet], len(set(fleet)), problem)
+            and serves([kinds[kind] for kind in _survivors(fleet, problem)], problem)
         ),
         None,
     )
+
+
+def _allowed(nodes: Sequence[NodeType], pools: int, problem: Problem) -> bool:
+    limits = problem.limits
+    counts = Counter(node.name for node in nodes)
+    return (
+        (limits.pools is None or pools <= limits.pools)
+        and (limits.nodes is None or len(nodes) <= limits.nodes)
+        and sum(node.gpus for node in nodes) <= min(limits.gpus.values(), default=99)
+        and all(node.most is None or counts[node.name] <= node.most for node in nodes)
+    )
+
+
+def _survivors(fleet: Sequence[int], problem: Problem) -> Sequence[int]:
+    """Returns the nodes that are left after the spare nodes of each pool have failed."""
+    counts = Counter(fleet)
+    counts.subtract(dict.fromkeys(counts, problem.limits.spare_nodes))
+    return sorted(counts.elements())
 
 
 def _layouts(node: NodeType) -> Sequence[geometry.Layout]:
@@ -124,12 +154,63 @@ def test_no_fleet_of_an_exhaustive_search_is_cheaper(problem: Problem) -> None:
         assert least(problem, 2) is None
         return
     assert planner.violations(problem, answer) == ()
-    assert answer.bounds.proven == answer.bounds.objective == answer.cost
+    assert answer.bounds.proven == answer.bounds.objective
     exhaustive = least(problem, 2)
     if exhaustive is not None:
-        assert answer.cost <= exhaustive
+        assert answer.bounds.objective <= exhaustive
     if answer.nodes <= 2:
-        assert answer.cost == exhaustive
+        assert answer.bounds.objective == exhaustive
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(problems(), st.data())
+def test_a_new_plan_keeps_as_many_nodes_as_any_fleet_of_the_same_objective(
+    problem: Problem, data: st.DataObject
+) -> None:
+    kinds = [(node, layout) for node in problem.node_types for layout in (*_layouts(node), {})]
+    today = data.draw(st.lists(st.sampled_from(range(len(kinds))), min_size=1, max_size=3))
+    current = tuple(
+        planner.Pool(node_type=kinds[kind][0], layout=_nonzero(kinds[kind][1]), nodes=nodes)
+        for kind, nodes in sorted(Counter(today).items())
+    )
+    try:
+        answer = planner.optimise(problem, current=current)
+    except planner.Infeasible:
+        return
+    assert answer.bounds.objective == planner.optimise(problem).bounds.objective
+    fleets = itertools.combinations_with_replacement(range(len(kinds)), 2)
+    others = [(kind,) for kind in range(len(kinds))]
+    kept = max(
+        (
+            (Counter(fleet) & Counter(today)).total()
+            for fleet in (*others, *fleets)
+            if (Counter(fleet) & Counter(today))
+            and sum(price(kinds[kind][0], problem.objective) for kind in fleet)
+            == answer.bounds.objective
+            and _allowed([kinds[kind][0] for kind in fleet], len(set(fleet)), problem)
+            and serves([kinds[kind] for kind in _survivors(fleet, problem)], problem)
+        ),
+        default=0,
+    )
+    assert _kept(answer, current) >= kept
+    # The plan of a plan changes nothing.
+    again = planner.optimise(problem, current=answer.pools)
+    assert _kept(again, answer.pools) == answer.nodes
+
+
+def _kept(answer: planner.Answer, current: Sequence[planner.Pool]) -> int:
+    return (_nodes_by_kind(answer.pools) & _nodes_by_kind(current)).total()
+
+
+def _nodes_by_kind(pools: Sequence[planner.Pool]) -> Counter[tuple[str, str]]:
+    nodes = Counter[tuple[str, str]]()
+    for pool in pools:
+        nodes[pool.node_type.name, str(sorted(pool.layout.items()))] += pool.nodes
+    return nodes
+
+
+def _nonzero(layout: geometry.Layout) -> geometry.Layout:
+    return {profile: count for profile, count in sorted(layout.items()) if count}
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from slicewright.infra import plan, planner, stack_file
-from slicewright.infra.plan.demand.fragment import fragment
+from slicewright.infra.plan.demand.fragment import fragment, node_pools
 from slicewright.infra.plan.demand.problem import read_demand
 from slicewright.infra.planner.candidates import WHOLE
 
@@ -48,7 +48,7 @@ def planned(tmp_path: Path, text: str) -> tuple[planner.Problem, planner.Answer,
     file.write_text(text)
     fleet, problem = read_demand(file)
     answer = planner.optimise(problem)
-    return problem, answer, fragment(fleet, problem, answer)
+    return problem, answer, fragment(problem, answer, node_pools(fleet, answer))
 
 
 @pytest.mark.parametrize("text", [EKS, GKE], ids=["eks", "gke"])
