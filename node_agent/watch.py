@@ -212,7 +212,7 @@ class NodeWatch:
         nvml_matches, gate = judged.verdict == "Match", self._gate
         is_fresh = self._node_read == started
         if gate and self._node:
-            if nvml_matches and not gate.memory.load():
+            if not gate.memory.load():
                 gate.recall(self._reporter.last_proof(self._clock.wall()))
             judged = gate.consider(
                 judged,

@@ -8,11 +8,12 @@ tested, nor is a held node whose GPUs pods request: the proof would disturb them
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from slicewright.apis.desired_state import Desired, hash_of
+from slicewright.apis.desired_state import Desired
 from slicewright.node_agent.cluster.node import NodeState
 from slicewright.node_agent.compute import signs
 from slicewright.node_agent.compute.judgement import Proof
@@ -63,7 +64,9 @@ class ComputeGate:
     prove: Callable[[Devices], Proof]
     memory: Memory
     record: Mapping[str, Any] = field(default_factory=dict)
-    """The proof of the state that `consider` judged last. Empty: it is not proven."""
+    """The proof of the state that `consider` judged last. Empty: it is not proven. If that state
+    does not match, the last success.
+    """
     outdated_container: bool = False
     """True if CUDA refuses this container, and perhaps no new one."""
     _key: str = ""
@@ -87,7 +90,11 @@ class ComputeGate:
         in this turn.
         """
         self.record, self.outdated_container = {}, False
-        if verdict.verdict != "Match" or _is_shared_by_mps(desired):
+        if verdict.verdict != "Match":
+            # The next agent's pod may need it: a device plugin that restarts is a mismatch, too.
+            self.record = self.memory.load()
+            return verdict
+        if _is_shared_by_mps(desired):
             return verdict
         key = key_of(observation, desired, node)
         if (remembered := self.memory.load()).get("key") == key:
@@ -132,14 +139,21 @@ class ComputeGate:
 
 
 def key_of(observation: Observation, desired: Desired, node: NodeState) -> str:
-    """A digest of everything that a proof depends on."""
+    """A digest of everything that a proof depends on. Sharing is not part of it: another number of
+    replicas changes no partition, and pods may run on the node meanwhile.
+    """
     uuids = sorted(uuid for uuids in devices_of(observation).values() for uuid in uuids)
     facts = (
         *(node.uid, node.boot_id, observation.driver or ""),
-        *(desired.pool, hash_of(desired)),
+        *(desired.pool, _layout_text(desired)),
         *uuids,
     )
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
+
+
+def _layout_text(desired: Desired) -> str:
+    gpus = sorted((str(gpu.index), gpu.mig, sorted(gpu.instances.items())) for gpu in desired.gpus)
+    return json.dumps(gpus)
 
 
 def awaits_proof(node: NodeState) -> bool:

@@ -211,10 +211,30 @@ def test_a_node_that_was_read_earlier_may_have_pods_by_now(bench: Bench) -> None
 
 
 def test_another_layout_of_the_same_partitions_is_proven_again(bench: Bench) -> None:
+    before = key_of(bench.observation, bench.desired, bench.node)
+    gpu, *others = bench.desired.gpus
+    changed = replace(gpu, instances={**gpu.instances, "1c.3g.40gb": 1})
+    bench.desired = replace(bench.desired, gpus=(changed, *others))
+    assert key_of(bench.observation, bench.desired, bench.node) != before
+
+
+def test_another_sharing_of_proven_partitions_needs_no_proof(bench: Bench) -> None:
+    """Pods on the node would keep it from being proven, and it would be held until they end."""
     bench.verdict()
-    bench.desired = replace(bench.desired, minimum_driver="1.0")
+    before = key_of(bench.observation, bench.desired, bench.node)
+    resource = next(iter(bench.desired.resources))
+    sharing = DesiredSharing(resource=resource, strategy="time-slicing", replicas=3)
+    bench.desired = replace(bench.desired, sharing=(sharing,))
+    assert key_of(bench.observation, bench.desired, bench.node) == before
+
+
+def test_the_record_of_the_last_success_outlives_a_mismatch(bench: Bench) -> None:
+    """The report is the only memory of the next agent's pod."""
     bench.verdict()
-    assert bench.proofs == 2
+    record = bench.gate.record
+    bench.node = replace(bench.node, allocatable={})
+    assert bench.verdict().verdict != "Match"
+    assert bench.gate.record == record != {}
 
 
 def test_the_record_names_failing_devices_first(bench: Bench) -> None:
