@@ -14,7 +14,7 @@ import pytest
 from slicewright import cli
 from slicewright.infra import plan
 from slicewright.rehearsal.host.processes import ENVIRONMENT_VARIABLE
-from slicewright.rehearsal.scenario import faults
+from slicewright.rehearsal.scenario import faults, stack_check
 from slicewright.rehearsal.scenario.environment import Environment
 from slicewright.rehearsal.scenario.errors import NoSuchFault
 from tests.repository_stacks import NAMES
@@ -61,11 +61,17 @@ def test_a_name_that_is_no_stack_is_refused_before_anything_is_made(
 
 
 def test_a_stack_that_cannot_be_brought_up_yet_is_refused_with_its_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, told = _run(capsys, "--stack", "fractional", "--directory", tmp_path / "r")
+    stacks = tmp_path / "stacks"
+    stacks.mkdir()
+    text = (stack_check.PROJECT / "stacks/Pulumi.fractional.yaml").read_text()
+    assert "provider: hami" in text
+    (stacks / "Pulumi.vke.yaml").write_text(text.replace("provider: hami", "provider: vke"))
+    monkeypatch.setattr(stack_check, "PROJECT", tmp_path)
+    code, told = _run(capsys, "--stack", "vke", "--directory", tmp_path / "r")
     assert code == cli.BAD_INPUT
-    assert "stacks/Pulumi.fractional.yaml:" in told
+    assert "stacks/Pulumi.vke.yaml:" in told
 
 
 def test_a_directory_of_the_user_is_not_changed(
