@@ -105,6 +105,8 @@ def environment(
             fleet["node_pools"] = [a100, h100]
             # Where both machine types are.
             fleet["cluster"] |= {"region": "us-west-2", "zones": ["us-west-2a", "us-west-2b"]}
+            # A stopped kubelet starts no agent during the partitioning.
+            fleet["gpu_operator"]["mig_manager"]["stop_kubelet"] = False
             # So that a node that hangs ends the run with a message.
             fleet["verify_timeout_minutes"] = 6
         yield environment
