@@ -25,6 +25,7 @@ from slicewright.rehearsal.scenario.engine_runs import Engine
 from slicewright.rehearsal.scenario.environment import Environment
 from tests.gitops.pipelines import ACCOUNT
 from tests.rehearsal.scenario.whole_run.from_git import Repository
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(1800)]
 
@@ -71,6 +72,14 @@ def change_layout(client: Client) -> None:
     client.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}}, kind="merge")
 
 
+def is_changed(client: Client) -> bool:
+    try:
+        change_layout(client)
+    except ApiError:
+        return False
+    return True
+
+
 def refused(client: Client) -> str:
     with pytest.raises(ApiError) as raised:
         change_layout(client)
@@ -94,7 +103,8 @@ def test_gke_is_brought_up_with_application_default_credentials_only(
     assert "only the fleet controller and members of system:masters may" in refused(mine)
     # Break-glass, as docs/reference/integrity.md says.
     mine.delete(f"{BINDINGS}/slicewright-nodes")
-    change_layout(mine)
+    # The API server drops the policy from its cache a moment later.
+    until(lambda: is_changed(mine), "the label is set by hand")
 
 
 def test_eks_is_brought_up_by_a_role_of_a_single_sign_on(
