@@ -622,9 +622,12 @@ def test_up_with_the_old_layout_succeeds_and_changes_no_node(
 
 
 def _bring_up(engine: Engine, strategy: str, **pools: Mapping[str, Any]) -> None:
-    """With another strategy, and other keys of pools by name."""
+    """With another strategy, and other keys of pools by name. mig-manager leaves the kubelet
+    running: a stopped one would start no other mig-manager before the reboot.
+    """
     with edited_fleet(engine.environment.stack_file("eks-a100")) as fleet:
         fleet["gpu_operator"]["mig_strategy"] = strategy
+        fleet["gpu_operator"]["mig_manager"]["stop_kubelet"] = False
         for pool in fleet["node_pools"]:
             pool |= pools.get(pool["name"].partition("-")[0], {})
     up = engine.up()

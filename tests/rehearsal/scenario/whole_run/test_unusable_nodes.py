@@ -138,6 +138,7 @@ def environment(case: Case, make_environment: Callable[[str], Environment]) -> E
     with edited_fleet(environment.stack_file(case.stack)) as fleet:
         (pool,) = fleet["node_pools"]
         pool["nodes"] = {"count": 4}
+        fleet["verification"] = {"pod": True}
         fleet["verify_timeout_minutes"] = 5
     return environment
 
