@@ -167,6 +167,7 @@ def test_autoscaler_runs_on_the_system_pool_without_servers_and_gpu_nodes(
     assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "system"
     # While Prometheus starts on a slow machine, KEDA falls back to one replica, which has a node.
     until(lambda: replicas(client) == (0, 0), "no server is wanted", 600)
+    until(lambda: client.get(PODS)["items"] == [], "there is no server", 600)
     until(lambda: gpu_nodes(client) == [], "there is no GPU node", 600)
 
 
