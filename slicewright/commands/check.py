@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.infra import stack_file
+from slicewright.options import stack_files
 
 
 def add_parser(commands: Any) -> None:

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from slicewright.commands import cluster_options, stack_files
-from slicewright.commands.ranges import minutes
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
 from slicewright.kubeapi import Client
 from slicewright.live.access import NoCluster
+from slicewright.options import cluster_options, stack_files
+from slicewright.options.ranges import minutes
 from slicewright.processes import signals
 from slicewright.stack_config import setting
 from slicewright.teardown.access import NoAccess, client_of

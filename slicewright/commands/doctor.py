@@ -10,10 +10,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from slicewright.commands import stack_files
 from slicewright.doctor.findings import CannotAsk, Finding
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
+from slicewright.options import stack_files
 
 _STYLES: Final = {"fails": "red", "not asked": "yellow", "not seen": "yellow", "ok": "green"}
 """Verdict -> style, in the order of the output."""

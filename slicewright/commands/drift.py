@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from slicewright.commands import cluster_options
 from slicewright.doctor.findings import CannotAsk
 from slicewright.drift.comparisons import DriftCheck
 from slicewright.drift.findings import Drift, as_json
@@ -23,6 +22,7 @@ from slicewright.infra import plan, stack_file
 from slicewright.kubeapi.kubeconfig import BadKubeconfig, context_of
 from slicewright.live.access import Access, NoCluster
 from slicewright.locks import lock_queries
+from slicewright.options import cluster_options
 from slicewright.processes.foreign_json import read_object
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.subject import State, state_of

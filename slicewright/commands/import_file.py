@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.infra import manifests, plan, stack_file
+from slicewright.options import stack_files
 from slicewright.processes.foreign_files import NotAFile, read_bytes
 from slicewright.processes.foreign_json import NotReadable, read_object
 from slicewright.stack_config import setting

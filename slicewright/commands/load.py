@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from slicewright.commands import cluster_options
-from slicewright.commands.ranges import duration, whole
 from slicewright.commands.status import say
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
@@ -24,6 +22,8 @@ from slicewright.load import engine, export, targets
 from slicewright.load.load import Api, Load, Target
 from slicewright.load.results import Results, results
 from slicewright.load.text import as_json, summary_lines, table
+from slicewright.options import cluster_options
+from slicewright.options.ranges import duration, whole
 from slicewright.processes.foreign_files import NotAFile, read_bytes, read_text
 from slicewright.processes.foreign_json import NotReadable, read_object
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.console import Console
 
-from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.infra.plan.demand.changes import (
@@ -38,6 +37,7 @@ from slicewright.infra.planner import (
 )
 from slicewright.infra.planner.certificate import certificate
 from slicewright.infra.planner.explanation import comparison, margins, obstacles
+from slicewright.options import stack_files
 
 
 def add_parser(commands: Any) -> None:

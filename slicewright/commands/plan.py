@@ -12,9 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 from slicewright.infra import manifests, plan, stack_file
+from slicewright.options import stack_files
 
 
 def add_parser(commands: Any) -> None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.infra import plan, stack_file
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, read_objects
 from slicewright.live.objects import UnreadObject, lines_of
+from slicewright.options import cluster_options, stack_files
 from slicewright.processes.foreign_files import NotAFile, read_bytes
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from slicewright.commands.ranges import whole
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
+from slicewright.options.ranges import whole
 
 if TYPE_CHECKING:
     from slicewright.rehearsal.scenario.selection import Selection

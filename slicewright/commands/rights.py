@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from slicewright.commands import stack_files
 from slicewright.doctor import read_rights, state
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 from slicewright.infra import manifests, plan, stack_file
 from slicewright.infra.catalog import OPERATIONS, Operation
+from slicewright.options import stack_files
 from slicewright.teardown import sweep_rights
 
 _MANAGED_POLICY: Final = 6144

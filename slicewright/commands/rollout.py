@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 
 from slicewright.apis.names import API_VERSION, POOL_PLURAL, ROLLOUT_ANNOTATION
-from slicewright.commands import cluster_options
 from slicewright.commands.status import exit_code, location_text, say
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 from slicewright.infra import stack_file
@@ -29,6 +28,7 @@ from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.objects import POOL, UnreadObject, lines_of, pools
 from slicewright.live.text import lines, log_lines
 from slicewright.live.views import Fleet, PoolView, State
+from slicewright.options import cluster_options
 
 _TRIES = 5
 """Attempts at a write, which fails if the controller has just written the pool's status."""

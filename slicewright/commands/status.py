@@ -14,7 +14,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from slicewright.commands import cluster_options
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.live.access import Access, NoCluster
@@ -22,6 +21,7 @@ from slicewright.live.fleet_json import as_json
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.text import lines, log_lines
 from slicewright.live.views import Fleet, State
+from slicewright.options import cluster_options
 
 
 def add_parser(commands: Any) -> None:

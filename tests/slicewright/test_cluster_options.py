@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from slicewright import cli
-from slicewright.commands.cluster_options import access_of, stack_of
 from slicewright.infra.plan import ExistingFleetPlan
 from slicewright.live.access import NoCluster
+from slicewright.options.cluster_options import access_of, stack_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN
 from slicewright.infra import plan
 from slicewright.live.access import Access, NoCluster, NotAKubeconfig, access
+from slicewright.options import stack_files
 
 
 def add_arguments(
