@@ -12,6 +12,7 @@ from slicewright.fleet_controller.app.causes import Causes
 from slicewright.fleet_controller.app.failures import is_overtaken, is_refused
 from slicewright.fleet_controller.app.progress import Progress
 from slicewright.fleet_controller.app.proof_pods import ProofPods
+from slicewright.fleet_controller.app.share_facts import share_facts
 from slicewright.fleet_controller.cluster.action_log import log_action
 from slicewright.fleet_controller.cluster.backoff import Refusals
 from slicewright.fleet_controller.cluster.collection import error_text
@@ -27,14 +28,13 @@ from slicewright.fleet_controller.decision.actions import (
     SetNodeCondition,
 )
 from slicewright.fleet_controller.decision.decide import Decision, decide
-from slicewright.fleet_controller.decision.facts import ShareFacts
 from slicewright.fleet_controller.decision.inspection import (
     silent_agents,
     to_inspect,
     to_prove,
     unverified_nodes,
 )
-from slicewright.fleet_controller.decision.shares import sharing_nodes, starts_by_namespace
+from slicewright.fleet_controller.decision.shares import sharing_nodes
 from slicewright.fleet_controller.membership.membership import memberships, pool_names
 from slicewright.fleet_controller.objects.action import NodeAction
 from slicewright.fleet_controller.objects.node import Node
@@ -270,7 +270,7 @@ class Loop:
         now = self._clock()
         present = memberships(pools, nodes)
         inspected = to_inspect(pools, nodes, now, present=present)
-        shares = self._share_facts(sharing_nodes(present))
+        shares = share_facts(cluster.bound, sharing_nodes(present))
         held = tuple(to_prove(present))
         cluster.bound.ask_about((*inspected, *shares.pods, *held))
         self._nodes = {node.name: node for node in nodes}
@@ -296,14 +296,6 @@ class Loop:
             proof_pods=self._proof_pods.current(pools, held),
             present=present,
             shares=shares,
-        )
-
-    def _share_facts(self, nodes: Sequence[str]) -> ShareFacts:
-        """nodes: those of pools whose GPUs an engine shares."""
-        bound = self._cluster.bound
-        return ShareFacts(
-            pods={name: bound.pods_on(name) for name in nodes},
-            schedulers=starts_by_namespace(bound.schedulers()),
         )
 
     def _known_pools(self, nodes: Sequence[Node]) -> dict[str, Pool]:

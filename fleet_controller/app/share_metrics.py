@@ -47,13 +47,14 @@ def share_families(
     pools: Sequence[Pool], nodes: Sequence[Node], pods_on: PodsOn
 ) -> tuple[Family, ...]:
     """Nothing if no engine shares GPUs."""
+    sharing = [pool for pool in pools if pool.shares]
+    if not sharing:
+        return ()
     shared = [
         _SharedNode(pool, node, pods_on(node.name))
-        for pool, members in memberships([pool for pool in pools if pool.shares], nodes)
+        for pool, members in memberships(sharing, nodes)
         for node in members
     ]
-    if not any(pool.shares for pool in pools):
-        return ()
     return (
         _gauge(
             "slicewright_card_memory_bytes",

@@ -37,6 +37,10 @@ class BoundPods(Collection[NodePod]):
             pods, _read, changed, self._is_news, field_selector=BOUND, stand_in=unreadable_pod
         )
         self._on: dict[str, dict[str, NodePod]] = {}
+        self._gpu_pods: dict[str, set[str]] = {}
+        """Node -> paths of the pods that request its GPUs. Each decision needs their number, and
+        most pods of a cluster request none.
+        """
         self._watched_nodes: frozenset[str] = frozenset()
         self._schedulers: dict[str, NodePod] = {}
         """The schedulers of engines for fractions."""
@@ -53,11 +57,7 @@ class BoundPods(Collection[NodePod]):
     def with_gpus(self) -> dict[str, int]:
         """Node -> number of pods that request its GPUs, without those of the project itself."""
         with self._lock:
-            counts = {
-                node: sum(pod.gpus and pod.namespace != NAMESPACE for pod in pods.values())
-                for node, pods in self._on.items()
-            }
-        return {node: count for node, count in counts.items() if count}
+            return {node: len(paths) for node, paths in self._gpu_pods.items()}
 
     def ask_about(self, nodes: Iterable[str]) -> None:
         """Limits news to these nodes: from now on, only changes on them wake the controller."""
@@ -71,23 +71,32 @@ class BoundPods(Collection[NodePod]):
 
     def _stored(self, old: NodePod | None, new: NodePod | None) -> None:
         if old is not None:
-            pods = self._on[old.node]
-            del pods[old.path]
-            self._schedulers.pop(old.path, None)
-            if not pods:
-                del self._on[old.node]
+            self._forget(old)
         if new is not None:
-            self._on.setdefault(new.node, {})[new.path] = new
-            if new.scheduler_started:
-                self._schedulers[new.path] = new
+            self._remember(new)
 
     def _replaced(self) -> None:
-        self._on = {}
+        self._on, self._gpu_pods, self._schedulers = {}, {}, {}
         for _, pod in self._items.values():
-            self._on.setdefault(pod.node, {})[pod.path] = pod
-        self._schedulers = {
-            pod.path: pod for _, pod in self._items.values() if pod.scheduler_started
-        }
+            self._remember(pod)
+
+    def _remember(self, pod: NodePod) -> None:
+        self._on.setdefault(pod.node, {})[pod.path] = pod
+        if pod.gpus and pod.namespace != NAMESPACE:
+            self._gpu_pods.setdefault(pod.node, set()).add(pod.path)
+        if pod.scheduler_started:
+            self._schedulers[pod.path] = pod
+
+    def _forget(self, pod: NodePod) -> None:
+        pods = self._on[pod.node]
+        del pods[pod.path]
+        if not pods:
+            del self._on[pod.node]
+        if paths := self._gpu_pods.get(pod.node):
+            paths.discard(pod.path)
+            if not paths:
+                del self._gpu_pods[pod.node]
+        self._schedulers.pop(pod.path, None)
 
 
 class Nodes(Collection[Node]):

@@ -16,9 +16,11 @@ from slicewright.kubeapi import Event
 POINTER = "/metadata/annotations/slicewright.io~1gpu-pods"
 
 
-def _pod(name: str, node: str, namespace: str = "ai", gpus: str = "1") -> dict[str, Any]:
+def _pod(
+    name: str, node: str, namespace: str = "ai", gpus: str = "1", version: str = "1"
+) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"},
+        "metadata": {"name": name, "namespace": namespace, "uid": name, "resourceVersion": version},
         "spec": {
             "nodeName": node,
             "containers": [{"resources": {"requests": {"nvidia.com/mig-1g.5gb": gpus}}}],
@@ -36,6 +38,16 @@ def test_pods_with_gpus_are_counted_by_node_without_the_projects_own() -> None:
     ):
         bound._apply(Event("ADDED", pod))
     assert bound.with_gpus() == {"n1": 2}
+
+
+def test_the_count_follows_pods_that_change_and_go() -> None:
+    bound = BoundPods(threading.Event())
+    bound._apply(Event("ADDED", _pod("a", "n1")))
+    bound._apply(Event("ADDED", _pod("b", "n1")))
+    bound._apply(Event("MODIFIED", _pod("b", "n1", gpus="0", version="2")))
+    assert bound.with_gpus() == {"n1": 1}
+    bound._apply(Event("DELETED", _pod("a", "n1", version="3")))
+    assert bound.with_gpus() == {}
 
 
 @pytest.mark.parametrize(
