@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
-
-import yaml
 
 from slicewright.kubeapi import JsonObject
 from slicewright.rehearsal.cluster.vgpu import volcano
@@ -67,13 +66,8 @@ def encode(containers: Sequence[Sequence[Share]]) -> str:
 
 
 def _sharing(config_map: JsonObject) -> Sharing:
-    text = (config_map.get("data") or {}).get("device-config.yaml") or ""
-    settings = (yaml.safe_load(text) or {}).get("nvidia") or {}
-    return Sharing(
-        shares_per_card=int(settings.get("deviceSplitCount") or 10),
-        memory_scaling=float(settings.get("deviceMemoryScaling") or 1),
-        compute_scaling=float(settings.get("deviceCoreScaling") or 1),
-    )
+    """HAMi counts memory in MiB, whatever the factor is."""
+    return replace(volcano.read_sharing(config_map), memory_factor=1)
 
 
 HAMI: Final = Engine(

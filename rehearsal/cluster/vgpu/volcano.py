@@ -78,7 +78,8 @@ def encode(containers: Sequence[Sequence[Share]]) -> str:
     )
 
 
-def _sharing(config_map: JsonObject) -> Sharing:
+def read_sharing(config_map: JsonObject) -> Sharing:
+    """Reads the settings of the plugin, whose file HAMi's plugin shares."""
     text = (config_map.get("data") or {}).get("device-config.yaml") or ""
     settings = (yaml.safe_load(text) or {}).get("nvidia") or {}
     return Sharing(
@@ -102,5 +103,5 @@ VOLCANO: Final = Engine(
     registration=_registration,
     decode=decode,
     encode=encode,
-    sharing=_sharing,
+    sharing=read_sharing,
 )
