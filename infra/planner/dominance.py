@@ -39,7 +39,17 @@ class Dominance:
         return tuple(sorted(needed, key=lambda node: node.name))
 
     def layouts(self, node: NodeType) -> tuple[Layout, ...]:
-        """Returns the layouts that are needed, in a fixed order."""
+        """Returns the needed layouts of a node type of the problem, in a fixed order."""
+        return tuple(layout for layout, _ in self._useful[node.name])
+
+    @cached_property
+    def _useful(self) -> Mapping[str, Sequence[tuple[Layout, list[Service]]]]:
+        """Node type -> its needed layouts, each with the useful devices of one GPU. Node types are
+        compared in pairs, so this is computed once.
+        """
+        return {node.name: self._useful_layouts(node) for node in self.problem.node_types}
+
+    def _useful_layouts(self, node: NodeType) -> list[tuple[Layout, list[Service]]]:
         ordered = sorted(node.layouts, key=lambda layout: (len(layout), sorted(layout.items())))
         needed: list[tuple[Layout, list[Service]]] = []
         for layout in ordered:
@@ -47,7 +57,7 @@ class Dominance:
             if devices and not any(_covers(other, devices) for _, other in needed):
                 needed = [entry for entry in needed if not _covers(devices, entry[1])]
                 needed.append((layout, devices))
-        return tuple(layout for layout, _ in needed)
+        return needed
 
     def _replaces(self, other: NodeType, node: NodeType) -> bool:
         """Returns True if some nodes of `other` do all that one `node` does, for no more money."""
@@ -59,10 +69,9 @@ class Dominance:
             return False
         if other.gpu is not node.gpu and limits.gpus:
             return False
-        layouts_of_other = [self._devices(other, layout) for layout in self.layouts(other)]
         return all(
-            any(_covers(devices, self._devices(node, layout)) for devices in layouts_of_other)
-            for layout in self.layouts(node)
+            any(_covers(better, devices) for _, better in self._useful[other.name])
+            for _, devices in self._useful[node.name]
         )
 
     def _devices(self, node: NodeType, layout: Layout) -> list[Service]:
