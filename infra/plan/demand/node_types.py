@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, Decimal
 from slicewright.infra import catalog, planner, stack_file
 from slicewright.infra.catalog import Machine
 from slicewright.infra.plan.findings import CATALOG, Checked, nearest, refuse
+from slicewright.infra.plan.machines.regions import region_of_location
 
 CloudFleet = stack_file.GkeFleet | stack_file.EksFleet
 
@@ -65,9 +66,7 @@ def region_of(fleet: CloudFleet) -> str:
     """Returns the region of the cluster."""
     if isinstance(fleet, stack_file.EksFleet):
         return fleet.cluster.region
-    # A zone is its region and a letter: us-central1-c.
-    parts = fleet.cluster.location.split("-")
-    return "-".join(parts[:2])
+    return region_of_location(fleet.cluster.location)
 
 
 def cost_of(machine: Machine, demand: stack_file.Demand, region: str) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import replace
 
 from slicewright.infra import catalog, stack_file
@@ -21,7 +20,11 @@ from slicewright.infra.plan.gke.pools import ClusterPlace, gke_pool
 from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin
 from slicewright.infra.plan.gpu_operator.settings import check_on_gke, check_operator, resolved
 from slicewright.infra.plan.machines.kubernetes_versions import check_gke_version
-from slicewright.infra.plan.machines.regions import check_gcp_zones, gcp_region
+from slicewright.infra.plan.machines.regions import (
+    check_gcp_zones,
+    gcp_region,
+    region_of_location,
+)
 from slicewright.infra.plan.model.clusters import GkeClusterPlan
 from slicewright.infra.plan.model.fleets import CommonPlanner, GkeFleetPlan
 from slicewright.infra.plan.model.pools import SystemPoolPlan
@@ -32,7 +35,7 @@ def plan_gke(
     fleet: stack_file.GkeFleet, stated: Stated, plan_common: CommonPlanner
 ) -> Checked[GkeFleetPlan | None]:
     location = fleet.cluster.location
-    region = re.sub(r"-[a-z]$", "", location)
+    region = region_of_location(location)
     catalog_region = yield from gcp_region(location)
     place = ClusterPlace(region=catalog_region, zone=location if location != region else None)
     cluster = yield from _plan_cluster(fleet, region, stated)

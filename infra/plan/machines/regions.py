@@ -27,10 +27,15 @@ def aws_region(cluster: stack_file.EksCluster) -> Checked[AwsRegion | None]:
     return region
 
 
+def region_of_location(location: str) -> str:
+    """Returns the region of a Google Cloud location: us-central1 for us-central1 and its zones."""
+    return location[:-2] if location[-2] == "-" else location
+
+
 def gcp_region(location: str) -> Checked[str | None]:
     """The region of a location. None if it is refused."""
     gcp = catalog.gcp()
-    region = location[:-2] if location[-2] == "-" else location
+    region = region_of_location(location)
     if region not in gcp.zones:
         yield _unknown("Google Cloud", region, tuple(gcp.zones), gcp.day, _LOCATION, _GCP_ZONES)
         return None
