@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import yaml
 
+from slicewright.infra.plan.partition.resource_names import profile_of
+
 _MIG: Final = "nvidia.com/mig-"
 _GPU: Final = "nvidia.com/gpu"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -66,7 +68,7 @@ def _classes(workload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if resource == _GPU:
             yield {"name": name, "replicas": pods, "gpus": count}
         else:
-            profile = _profile(resource)
+            profile = profile_of(resource)
             suffix = "" if len(requested) == 1 else "-" + re.sub("[^a-z0-9]", "-", profile)
             yield {"name": name + suffix, "replicas": pods * count, "profiles": [profile]}
 
@@ -94,9 +96,3 @@ def _pods(workload: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
         return 0, {}
     pods = spec.get(number)
     return 1 if pods is None else int(pods), (spec.get("template") or {}).get("spec") or {}
-
-
-def _profile(resource: str) -> str:
-    """Returns the profile of a resource: the device plugin writes `1g.10gb+me` as `1g.10gb.me`."""
-    name = resource.removeprefix(_MIG)
-    return name.removesuffix(".me") + "+me" if name.endswith(".me") else name

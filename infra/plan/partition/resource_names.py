@@ -9,3 +9,11 @@ from functools import lru_cache
 def resource_of(profile: str) -> str:
     """A profile's resource with strategy mixed. Source: NVIDIA/k8s-device-plugin, internal/rm."""
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
+
+
+def profile_of(resource: str) -> str:
+    """The profile of a partition's resource, the reverse of `resource_of`: the first dot after the
+    memory stands for the sign of an attribute, as in 1g.10gb.me and 1g.24gb.me.all.
+    """
+    memory, dot, attributes = resource.removeprefix("nvidia.com/mig-").partition("gb.")
+    return f"{memory}gb+{attributes}" if dot else memory
