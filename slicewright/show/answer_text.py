@@ -14,6 +14,7 @@ from slicewright.infra.planner import Answer, Assignment, Pool, Problem
 from slicewright.infra.planner.candidates import WHOLE
 from slicewright.infra.planner.certificate import certificate
 from slicewright.infra.planner.explanation import Attempt, Margin, Obstacle
+from slicewright.show.lines import print_line
 from slicewright.show.picture import draw, placements_of
 
 
@@ -25,7 +26,7 @@ def show_answer(problem: Problem, answer: Answer, console: Console) -> None:
     console.print(_classes(problem, answer))
     console.print()
     for line in (*_totals(answer), *_proof(problem, answer)):
-        _line(console, line)
+        print_line(console, line)
 
 
 def show_comparison(answer: Answer, fleets: Mapping[str, Attempt], console: Console) -> None:
@@ -48,11 +49,11 @@ def show_comparison(answer: Answer, fleets: Mapping[str, Attempt], console: Cons
 def show_margins(problem: Problem, margins: Mapping[str, Margin], console: Console) -> None:
     """Writes what one more unit of each class would add."""
     console.print()
-    _line(console, f"One more unit would add, in {_unit(problem)}:")
+    print_line(console, f"One more unit would add, in {_unit(problem)}:")
     for demand in sorted(problem.classes, key=lambda demand: demand.name):
         unit = "replica" if demand.unit == "replicas" else "request per second"
         added = _margin(problem, margins[demand.name])
-        _line(console, f"  {demand.name}, one more {unit}: {added}")
+        print_line(console, f"  {demand.name}, one more {unit}: {added}")
 
 
 def _margin(problem: Problem, margin: Margin) -> str:
@@ -69,14 +70,14 @@ def show_changes(
 ) -> None:
     """Writes what becomes of each pool of the stack file, and the cost beside today's."""
     console.print()
-    _line(console, "Changes of the stack file's pools:")
+    print_line(console, "Changes of the stack file's pools:")
     for change in pool_changes:
-        _line(console, f"  {_change(change)}")
+        print_line(console, f"  {_change(change)}")
     if today is None:
-        _line(console, "Today's cost is not known: a machine type has no list price here.")
+        print_line(console, "Today's cost is not known: a machine type has no list price here.")
         return
     difference = f"{answer.cost / today - 1:+.1%}" if today else "new"
-    _line(
+    print_line(
         console,
         f"Today: USD {_usd(today)} per hour; then: USD {_usd(answer.cost)} ({difference})",
     )
@@ -127,7 +128,7 @@ def infeasible_text(obstacles: tuple[Obstacle, ...]) -> str:
 def _pool(pool: Pool, answer: Answer, console: Console) -> None:
     node = pool.node_type
     nodes = _nodes(pool.nodes)
-    _line(
+    print_line(
         console,
         f"{nodes} of {node.name} ({node.gpus} x {node.gpu.name}), each GPU "
         f"{_layout_text(pool)}: USD {_usd(pool.cost)} per hour",
@@ -138,7 +139,7 @@ def _pool(pool: Pool, answer: Answer, console: Console) -> None:
         for row in draw(node.gpu, placements, width=console.width, pods=names):
             console.print(row)
     elif WHOLE in names:
-        _line(console, f"  for {names[WHOLE]}")
+        print_line(console, f"  for {names[WHOLE]}")
 
 
 def _names_by_profile(answer: Answer, node_type: str) -> Mapping[str, str]:
@@ -226,7 +227,3 @@ def _unit(problem: Problem) -> str:
 
 def _usd(thousandths: float) -> str:
     return f"{thousandths / 1000:,.3f}"
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -20,6 +20,7 @@ from slicewright.infra.plan.partition.partitions import minimum_driver
 from slicewright.show.change_text import nodes_text, step_text
 from slicewright.show.cost_text import fleet_cost_lines, pool_cost_lines, system_cost_line
 from slicewright.show.landing import Landing, landings
+from slicewright.show.lines import print_line
 from slicewright.show.monitoring_text import monitoring_lines
 from slicewright.show.picture import draw, placements_of
 from slicewright.show.plan_json import totals
@@ -38,11 +39,11 @@ def show_plan(
     name: str, fleet: plan.FleetPlan, console: Console, *, today: date | None = None
 ) -> None:
     """Writes the whole plan."""
-    _line(console, f"{name}: {_location_text(fleet)}", "bold")
+    print_line(console, f"{name}: {_location_text(fleet)}", "bold")
     if not isinstance(fleet, plan.ExistingFleetPlan) and (system := fleet.system) is not None:
         where = f"{nodes_text(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
-        _line(console, f"system pool: {where}")
-        _line(console, system_cost_line(system, fleet))
+        print_line(console, f"system pool: {where}")
+        print_line(console, system_cost_line(system, fleet))
     landed = landings(fleet)
     for pool in fleet.pools:
         console.print()
@@ -65,7 +66,7 @@ def show_plan(
     if lines := monitoring_lines(fleet):
         console.print()
         for line in lines:
-            _line(console, line)
+            print_line(console, line)
     if fleet.pools:
         console.print()
         _totals(fleet, console)
@@ -83,20 +84,22 @@ def _deployment(
     if deployment.at_first != deployment.most:
         count = f"{deployment.at_first} to {count}"
     name = f"{deployment.namespace}/{deployment.name}"
-    _line(console, f"workload {name}: {count} of {workload.kind} on pool {workload.pool}", "bold")
-    _line(console, f"  each requests   {_request(deployment)}")
+    print_line(
+        console, f"workload {name}: {count} of {workload.kind} on pool {workload.pool}", "bold"
+    )
+    print_line(console, f"  each requests   {_request(deployment)}")
     if deployment.share is None:
         _landing(deployment, landing, console)
     for need in _memory_needs(deployment):
-        _line(console, f"  each needs      {need}")
+        print_line(console, f"  each needs      {need}")
     for line in scaling_lines(deployment, scaler):
-        _line(console, line)
+        print_line(console, line)
 
 
 def _landing(deployment: plan.DeploymentPlan, landing: Landing, console: Console) -> None:
     each = landing.on_a_node(deployment)
     letter = f"{landing.letter(deployment)} in the drawing of its pool: "
-    _line(
+    print_line(
         console,
         f"  lands on        {letter if deployment.profiles else ''}up to {each} "
         f"replica{'s' if each != 1 else ''} on a node",
@@ -133,15 +136,17 @@ def _memory_needs(deployment: plan.DeploymentPlan) -> Iterator[str]:
 def show_written(files: Sequence[Path], console: Console) -> None:
     """Writes the names of the written files."""
     console.print()
-    _line(console, f"written: {', '.join(map(str, files))}")
+    print_line(console, f"written: {', '.join(map(str, files))}")
 
 
 def show_notes(fleet: plan.FleetPlan, console: Console, *, today: date | None = None) -> None:
     """Writes the notes, and the parts of a valid stack file that `pulumi up` would refuse."""
     for note in plan.notes(fleet, today=today):
-        _line(console, f"note: {note}", "dim")
+        print_line(console, f"note: {note}", "dim")
     for problem in plan.unbuildable(fleet):
-        _line(console, f"note: {stack_file.format_path(problem.path)}: {problem.reason}", "yellow")
+        print_line(
+            console, f"note: {stack_file.format_path(problem.path)}: {problem.reason}", "yellow"
+        )
 
 
 def show_changes(change: plan.FleetChange, console: Console) -> None:
@@ -159,21 +164,21 @@ def _part(part: plan.PartChange, kind: str, console: Console) -> None:
     style, moved = _STYLES[part.effect], part.effect is ChangeEffect.REPLACE
     match part.kind:
         case "new":
-            _line(
+            print_line(
                 console,
                 f"{kind} {part.name}: "
                 f"new{', its GPUs are partitioned' if part.effect is ChangeEffect.ROLL else ''}",
                 style,
             )
         case "gone" if kind == "host":
-            _line(console, f"{kind} {part.name}: gone, its GPUs stay as they are", style)
+            print_line(console, f"{kind} {part.name}: gone, its GPUs stay as they are", style)
         case "gone":
             nodes = (
                 "with its nodes and the pods on them"
                 if moved
                 else "its nodes and the pods on them stay"
             )
-            _line(console, f"{kind} {part.name}: gone, {nodes}", style)
+            print_line(console, f"{kind} {part.name}: gone, {nodes}", style)
         case "same" | "changed":
             why = ""
             if part.effect > max(
@@ -182,7 +187,7 @@ def _part(part: plan.PartChange, kind: str, console: Console) -> None:
                 why = (
                     ", with its cluster" if moved else ", its nodes are those of the other cluster"
                 )
-            _line(console, f"{kind} {part.name}: {part.effect.text}{why}", style)
+            print_line(console, f"{kind} {part.name}: {part.effect.text}{why}", style)
             for change in part.changes:
                 _change("", change, console)
 
@@ -190,12 +195,12 @@ def _part(part: plan.PartChange, kind: str, console: Console) -> None:
 def _change(of: str, change: plan.Change, console: Console) -> None:
     rule = change.rule
     start = f"{of}: " if of else "  "
-    _line(
+    print_line(
         console,
         f"{start}{change.effect.text}: {rule.field} {step_text(change.before, change.after)}",
         _STYLES[change.effect],
     )
-    _line(console, f"      {rule.cloud_field}: {change.why} [source: {rule.source}]")
+    print_line(console, f"      {rule.cloud_field}: {change.why} [source: {rule.source}]")
 
 
 def _location_text(fleet: plan.FleetPlan) -> str:
@@ -220,7 +225,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
             description += ", created by Karpenter"
     else:
         description = f"{nodes}, not created by this stack"
-    _line(console, f"pool {pool.name}: {description}", "bold")
+    print_line(console, f"pool {pool.name}: {description}", "bold")
     for indexes, layout in by_index(pool.offer.layouts):
         which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
         placed = placements_of(pool.gpu, layout)
@@ -228,25 +233,25 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
     if pool.offer.mig_config is not None:
         # Warnings and `status` call the layout by this name, which the stack file does not have.
         name = f"{pool.offer.mig_config} (label {MIG_CONFIG_LABEL})"
-        _line(console, f"  layout's name   {name}")
+        print_line(console, f"  layout's name   {name}")
     for share in pool.offer.sharing:
         name = share.resource.removeprefix("nvidia.com/")
-        _line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")
+        print_line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")
     each = dict(sorted(pool.offer.resources.items()))
-    _line(console, f"  a node offers   {_resources(each)}")
+    print_line(console, f"  a node offers   {_resources(each)}")
     fewest, most = (
         {n: c * times for n, c in each.items()} for times in (pool.nodes.min, pool.nodes.max)
     )
     first = _resources(fewest) if pool.nodes.min else "nothing at first"
-    _line(
+    print_line(
         console,
         f"  the pool offers {first}" + (f"; up to {_resources(most)}" if fewest != most else ""),
     )
     if isinstance(pool.settings, plan.CloudSettings):
         for line in pool_cost_lines(pool, pool.settings, fleet):
-            _line(console, line)
-    _line(console, f"  driver          {_driver(pool, fleet)}")
-    _line(console, f"  before pods     {_verification(pool.verification)}")
+            print_line(console, line)
+    print_line(console, f"  driver          {_driver(pool, fleet)}")
+    print_line(console, f"  before pods     {_verification(pool.verification)}")
     _pod(manifests.pod_request(pool, fleet.workloads), console)
 
 
@@ -266,12 +271,12 @@ def _pod(request: manifests.JsonObject, console: Console) -> None:
     """Writes the YAML lines that a pod needs to run here and get a device."""
     first, *alternatives = request["limits"] or [None]
     if first is None:
-        _line(
+        print_line(
             console,
             "  a pod requests  the resources of its entry in workloads; there is no entry yet",
         )
         return
-    _line(console, "  a pod requests one with this in its spec:")
+    print_line(console, "  a pod requests one with this in its spec:")
     lines = manifests.as_flow_yaml(
         {
             "nodeSelector": request["nodeSelector"],
@@ -282,19 +287,19 @@ def _pod(request: manifests.JsonObject, console: Console) -> None:
         }
     ).splitlines()
     for line in lines:
-        _line(console, f"    {line}")
+        print_line(console, f"    {line}")
     for other in alternatives:
-        _line(console, f"    # or limits: {manifests.as_flow_yaml(other).strip()}")
+        print_line(console, f"    # or limits: {manifests.as_flow_yaml(other).strip()}")
 
 
 def _host(host: plan.HostPlan, console: Console) -> None:
-    _line(console, f"host {host.name}: {host.gpu_count} x {host.gpu.name}", "bold")
+    print_line(console, f"host {host.name}: {host.gpu_count} x {host.gpu.name}", "bold")
     for gpu in host.gpus:
         _gpu(host.gpu, f"GPU {gpu.index}", gpu.instances, console)
         for instance in gpu.instances:
-            _line(console, f"  {instance.profile} at {instance.start}:{instance.size}")
+            print_line(console, f"  {instance.profile} at {instance.start}:{instance.size}")
     busy = "refused" if host.wait_minutes is None else f"waited for, {host.wait_minutes} minutes"
-    _line(console, f"  other GPUs are not touched; a GPU in use is {busy}")
+    print_line(console, f"  other GPUs are not touched; a GPU in use is {busy}")
 
 
 def _gpu(
@@ -309,7 +314,7 @@ def _gpu(
     if landing is not None and landing.whole and not placements:
         state += f", for {landing.whole}"
     memory = f"{gpu.memory_mib} MiB" if gpu.memory_mib else "unknown memory"
-    _line(console, f"  {which}: {gpu.name}, {memory}, {state}")
+    print_line(console, f"  {which}: {gpu.name}, {memory}, {state}")
     if placements:
         pods = landing.by_profile if landing is not None else {}
         for line in draw(gpu, placements, width=console.width - 4, pods=pods):
@@ -320,13 +325,13 @@ def _gpu(
             letters = ", ".join(
                 f"{landing.letter(deployment)} = {deployment.name}" for deployment in named
             )
-            _line(console, f"            {letters}")
+            print_line(console, f"            {letters}")
 
 
 def _totals(fleet: plan.FleetPlan, console: Console) -> None:
     summed = totals(fleet)
     offers = ", ".join(f"{name} {_span(span)}" for name, span in summed["allocatable"].items())
-    _line(
+    print_line(
         console,
         f"totals: GPU nodes {_span(summed['nodes'])}, GPUs {_span(summed['gpus'])}; {offers}",
         "bold",
@@ -334,7 +339,7 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
     if isinstance(fleet, plan.ExistingFleetPlan):
         return
     for line in fleet_cost_lines(fleet):
-        _line(console, line)
+        print_line(console, line)
 
 
 def _ranges(indexes: list[int]) -> str:
@@ -363,7 +368,3 @@ def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
         else "unknown until a node is up"
     )
     return f"{comes} ({driver.of})" + (f"; the layout needs {needed} or newer" if needed else "")
-
-
-def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
