@@ -110,7 +110,7 @@ def _why_nothing_serves(
     names = ", ".join(gpu.name for gpu in gpus) or "none"
     if isinstance(stated, stack_file.RateDemand):
         return (
-            f"no device under throughput is on an allowed GPU ({names})",
+            f"{stated.name}: no device under throughput is on an allowed GPU ({names})",
             "state the throughput on one of their profiles",
         )
     needs = [f"{stated.memory} of GPU memory"] if stated.memory else []
@@ -121,6 +121,7 @@ def _why_nothing_serves(
     if stated.gpus:
         needs.append(f"{stated.gpus} whole GPUs of a node that they divide")
     return (
-        f"no device of the allowed GPUs ({names}) has {' and '.join(needs) or 'a replica'}",
+        f"{stated.name}: no device of the allowed GPUs ({names}) has "
+        f"{' and '.join(needs) or 'a replica'}",
         "ask for less, divide the replica over several GPUs (gpus), or allow other machine types",
     )

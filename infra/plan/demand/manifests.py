@@ -27,6 +27,8 @@ def classes_of(directory: Path) -> list[dict[str, Any]]:
     A pod gets its partitions one by one, and its whole GPUs from one node. Its resource names a MIG
     profile, so no other one can serve it. Raises BadManifests.
     """
+    if not directory.is_dir():
+        raise BadManifests(f"{directory}: is no directory; name one with manifests")
     classes: dict[str, dict[str, Any]] = {}
     for file in sorted(directory.rglob("*")):
         if file.suffix in _SUFFIXES:

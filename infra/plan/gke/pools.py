@@ -65,7 +65,7 @@ def gke_pool(
     yield from check_location_policy(pool, path)
     management = yield from repaired(pool.management, pool.capacity, path)
     yield from _check_management(pool.management, fleet.cluster.release_channel, path)
-    yield from _check_driver(pool, path)
+    yield from _check_driver(pool, path, stated)
     gpu_machine = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
     by_operator = operator is not None and isinstance(pool.partition, stack_file.Operator)
     common = yield from pool_plan(
@@ -257,8 +257,10 @@ def _check_label_length(labels: Mapping[str, str], path: stack_file.Path) -> Che
         )
 
 
-def _check_driver(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[None]:
-    if isinstance(pool.partition, stack_file.Operator) and "driver" in pool.model_fields_set:
+def _check_driver(pool: stack_file.GkePool, path: stack_file.Path, stated: Stated) -> Checked[None]:
+    by_operator = isinstance(pool.partition, stack_file.Operator)
+    # An invalid mode, such as EKS's boot, may have been read as operator.
+    if by_operator and stated.has((*path, "partition")) and "driver" in pool.model_fields_set:
         yield refuse(
             (*path, "driver"),
             "GKE installs no driver on nodes that the NVIDIA GPU Operator manages",

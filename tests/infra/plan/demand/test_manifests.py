@@ -74,3 +74,8 @@ def test_manifests_without_a_clear_demand_are_refused(
     (tmp_path / "all.yaml").write_text(text)
     with pytest.raises(BadManifests, match=reason):
         classes_of(tmp_path)
+
+
+def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadManifests, match=r"nowhere: is no directory"):
+        classes_of(tmp_path / "nowhere")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slicewright.apis import names as api
 from slicewright.infra import manifests, plan, stack_file
@@ -235,3 +236,13 @@ def test_the_node_policy_knows_the_operator(record: Record, as_json: Callable[[A
         record("native-only", fleet=NATIVE_ONLY), ":ValidatingAdmissionPolicy", "node-guard"
     )
     assert account not in as_json(without)
+
+
+def test_nothing_about_the_operator_follows_from_a_mode_that_gke_lacks() -> None:
+    """The only remedy is another mode; the pool's driver is right for it."""
+    mode = "driver: LATEST, partition: {mode: boot, layout: {1g.5gb: 7}}"
+    text = NATIVE_ONLY.replace("nodes: {count: 1}", f"nodes: {{count: 1}}, {mode}")
+    raw = yaml.safe_load(text)
+    with pytest.raises(stack_file.SpecError) as refused:
+        plan.read(json.dumps(raw), stack_file.Source("test", raw))
+    assert [problem.path[-1] for problem in refused.value.problems] == ["mode"]
