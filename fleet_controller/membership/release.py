@@ -25,6 +25,7 @@ from slicewright.apis.names import (
     POD_PROOF_ANNOTATION,
     RELEASE_FINALIZER,
     REPORTS_AFTER_ANNOTATION,
+    SCHEDULER_START_ANNOTATION,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
     VERIFIED_BOOT_ANNOTATION,
@@ -202,6 +203,7 @@ def _release(node: Node, trusted_keys: AbstractSet[str]) -> ReleaseNode:
         CHANGED_ANNOTATION: node.changed_at,
         GPU_PODS_ANNOTATION: node.gpu_pods,
         POD_PROOF_ANNOTATION: node.pod_proof,
+        SCHEDULER_START_ANNOTATION: node.scheduler_start,
         JOINED_ANNOTATION: node.joined,
     }
     return ReleaseNode(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slicewright.apis import names
 from slicewright.apis.label_keys import may_be_brought
 from slicewright.apis.names import (
     GPU_PODS_ANNOTATION,
@@ -114,6 +115,30 @@ def test_the_note_on_pods_with_gpus_goes_too(existing: Pool, member: Node) -> No
     (release,) = actions([deleted(existing)], noted)
     assert isinstance(release, ReleaseNode)
     assert GPU_PODS_ANNOTATION in release.annotations
+
+
+def test_every_annotation_of_the_controller_is_removed(existing: Pool, member: Node) -> None:
+    """A rollout's is on its pool, and a layout change ends before the node leaves."""
+    elsewhere = {names.ROLLOUT_ANNOTATION, names.CHANGE_ANNOTATION}
+    written = {
+        annotation for name, annotation in vars(names).items() if name.endswith("_ANNOTATION")
+    }
+    noted = replace(
+        member,
+        condition=None,
+        verified_boot="b1",
+        verified_layout="all-3g.40gb",
+        gpu_pods="2",
+        pod_proof="k1",
+        stuck="{}",
+        desired_state_annotation="{}",
+        reports_after=1.0,
+        scheduler_start=1.0,
+        changed_at=1.0,
+    )
+    (release,) = actions([deleted(existing)], noted)
+    assert isinstance(release, ReleaseNode)
+    assert set(release.annotations) == written - elsewhere
 
 
 def test_the_pool_goes_when_its_nodes_have_left(existing: Pool, member: Node) -> None:

@@ -98,8 +98,13 @@ def test_one_pod_more_than_fits_waits(client: Client, engine: Engine, provider: 
     names = ("app-b", "app-c")
     until(lambda: sum(runs(client, name)() for name in names) == 1, "one of two pods runs")
     (waiting,) = (name for name in ("app-b", "app-c") if not runs(client, name)())
-    conditions = client.get(f"{PODS}/{waiting}")["status"].get("conditions") or ()
-    assert any(c["type"] == "PodScheduled" and c["status"] == "False" for c in conditions)
+
+    def has_no_node() -> bool:
+        conditions = client.get(f"{PODS}/{waiting}")["status"].get("conditions") or ()
+        return any(c["type"] == "PodScheduled" and c["status"] == "False" for c in conditions)
+
+    # The scheduler has not looked at it yet, perhaps.
+    until(has_no_node, "the other one waits for a node")
     client.delete(PODS, {"gracePeriodSeconds": 0})
 
 
