@@ -32,7 +32,12 @@ MACHINE = {
     "gke_gpu_config": {"GPUPartitionSize": "", "GPUSharingConfig": None},
 }
 GPU = {"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}
-OPERATED = {**GPU, "gke-no-default-nvidia-gpu-device-plugin": "true", "slicewright.io/pool": "cos"}
+OPERATED = {
+    **GPU,
+    "cloud.google.com/gke-os-distribution": "cos",
+    "gke-no-default-nvidia-gpu-device-plugin": "true",
+    "slicewright.io/pool": "cos",
+}
 NATIVE = {**GPU, "nvidia.com/gpu.deploy.operands": "false"}
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 SMALL = "nvidia.com/mig-1g.5gb"
