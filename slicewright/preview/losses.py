@@ -68,6 +68,16 @@ class Guard:
     """Acknowledgements of changes that do not happen."""
 
 
+def rank(step: Step) -> tuple[int, bool, str, str]:
+    """Returns the position of a step in a list: what pods run on first, then the cloud's resources.
+
+    The engine's own order differs between two previews of the same program.
+    """
+    kinds = list(_GUARDED)
+    position = kinds.index(step.type) if step.type in kinds else len(kinds)
+    return position, step.type.startswith("kubernetes:"), step.type, step.name
+
+
 def guard(preview: Preview, acknowledged: Collection[str]) -> Guard:
     losses = [loss for step in preview.steps if (loss := _loss(step)) is not None]
     codes = {loss.code for loss in losses}

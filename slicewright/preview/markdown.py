@@ -10,7 +10,7 @@ from slicewright.preview.escaping import code as _code
 from slicewright.preview.escaping import many as _many
 from slicewright.preview.escaping import text as _text
 from slicewright.preview.fleets import Fleets, cost, pools
-from slicewright.preview.losses import Guard, Loss
+from slicewright.preview.losses import Guard, Loss, rank
 from slicewright.preview.steps import Outcome, Preview, Step
 from slicewright.telemetry.plain import plain_lines
 
@@ -157,7 +157,7 @@ def _cause_text(step: Step) -> str:
 def _resources(outcome: Outcome, steps: Sequence[Step]) -> str:
     if not steps:
         return ""
-    rows = [(_code(s.name), _text(s.type), _differs(s)) for s in steps]
+    rows = [(_code(s.name), _text(s.type), _differs(s)) for s in sorted(steps, key=rank)]
     rows_table = table(("resource", "type", "fields"), rows, at_most=ROWS)
     title = f"{_many(len(steps), 'resource')} {outcome.value}"
     return f"<details><summary>{title}</summary>\n\n{rows_table}\n\n</details>"

@@ -195,6 +195,9 @@ class _Output:
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
     )
     _last: float = field(default_factory=time.monotonic)
+    """The time of the last line. Pulumi's progress adds a dot to its line every second: that is
+    silence, too.
+    """
 
     def add(self, part: bytes) -> None:
         *lines, self._line = (self._line + self._decoder.decode(part)).split("\n")
@@ -203,7 +206,8 @@ class _Output:
         for line in lines:
             self.show(line)
             self.tail.append(line)
-        self._last = time.monotonic()
+        if lines:
+            self._last = time.monotonic()
 
     def flush(self) -> None:
         """Shows the last line, which may have no end."""

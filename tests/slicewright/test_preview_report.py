@@ -292,6 +292,15 @@ def test_a_report_of_any_size_fits_into_a_comment_and_keeps_the_verdict(
     assert ("### What ends" in text) is (lost > 0)
 
 
+@given(st.permutations(range(60)))
+def test_node_pools_lead_the_resources_whatever_the_engines_order(order: list[int]) -> None:
+    """Of 61 resources, 40 are listed."""
+    roles = [step("create", f"role-{n}", "aws:iam/role:Role") for n in order]
+    text, _ = _reported([*roles[:30], step("create", "train"), *roles[30:]])
+    assert ["train", GROUP, ""] in cells(text)
+    assert text == _reported([*reversed(roles), step("create", "train")])[0]
+
+
 def _reported(raw: list[dict[str, Any]]) -> tuple[str, losses.Guard]:
     preview = steps.read_preview(json.dumps({"steps": raw}))
     guard = losses.guard(preview, ())
