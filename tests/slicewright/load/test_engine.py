@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -462,7 +462,20 @@ def test_an_engine_that_is_killed_leaves_the_figures_until_then(
 def _kill_child_after(handler: type[Streaming]) -> None:
     while len(handler.prompts) < 50:
         time.sleep(0.02)
+    # While threads come and go, a single look can miss a child (proc_pid_children(5)).
+    while not (engines := [pid for pid in _children() if _is_engine(pid)]):
+        time.sleep(0.02)
+    for pid in engines:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _children() -> Iterator[int]:
     for task in Path("/proc/self/task").iterdir():
-        for child in (task / "children").read_text().split():
-            if b"locust_process" in Path(f"/proc/{child}/cmdline").read_bytes():
-                os.kill(int(child), signal.SIGKILL)
+        with suppress(FileNotFoundError):
+            yield from map(int, (task / "children").read_text().split())
+
+
+def _is_engine(pid: int) -> bool:
+    with suppress(FileNotFoundError):
+        return b"locust_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False

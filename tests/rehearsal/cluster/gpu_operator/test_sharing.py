@@ -67,6 +67,10 @@ def restarts(pod: dict[str, Any]) -> dict[str, int]:
     return {s["name"]: s["restartCount"] for s in pod["status"]["containerStatuses"]}
 
 
+def running(pod: dict[str, Any]) -> bool:
+    return all("running" in s["state"] for s in pod["status"]["containerStatuses"])
+
+
 def test_one_gpu_is_advertised_four_times(cluster: Any, node: str) -> None:
     cluster.until(node, lambda n: advertised(n) == "4")
 
@@ -79,7 +83,9 @@ def test_gfd_labels_the_node_as_shared(cluster: Any, node: str) -> None:
 
 
 def test_another_config_reaches_the_same_plugin_by_a_signal(cluster: Any, node: str) -> None:
-    before = plugin(cluster)
+    pod = f"/api/v1/namespaces/{NAMESPACE}/pods/{plugin(cluster)['metadata']['name']}"
+    # A container that waits for its restart would be counted only later.
+    before = cluster.until(pod, lambda p: p if p and running(p) else None)
     cluster.client.patch(node, {"metadata": {"labels": {LABEL: "two"}}})
     cluster.until(node, lambda n: advertised(n) == "2")
     after = plugin(cluster)
