@@ -93,6 +93,14 @@ class SimulatedCluster:
     def kubelet_log(self) -> str:
         return (self.environment / "log" / f"kubelet-{self.name}.log").read_text()
 
+    def last_lines(self) -> str:
+        """Of every process of the cluster: a wait that is in vain may have its reason there."""
+        logs = sorted((self.environment / "log").glob(f"*{self.name}*.log"))
+        return "\n".join(
+            f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+            for log in logs
+        )
+
     # -- objects
     # ----------------------------------------------------------------------------------------------
 
@@ -222,7 +230,7 @@ class SimulatedCluster:
             if time.monotonic() > deadline:
                 raise AssertionError(
                     f"{path} did not come to it within {timeout_s} s; last seen: "
-                    f"{json.dumps(last, indent=1)}"
+                    f"{json.dumps(last, indent=1)}\n{self.last_lines()}"
                 )
         raise AssertionError("the watch ended")
 
