@@ -37,9 +37,9 @@ from slicewright.infra.plan import (
 def main() -> None:
     """Deploys the stack that Pulumi runs. Raises RunError: Pulumi prints it without traceback."""
     text = pulumi.Config("slicewright").require("fleet")
-    source = locate(text, Path(pulumi.get_root_directory()), pulumi.get_stack())
     try:
-        fleet = plan.deployable(plan.read(text, source), source)
+        source = locate(text, Path(pulumi.get_root_directory()), pulumi.get_stack())
+        fleet = plan.deployable(plan.read_source(source), source)
         if isinstance(fleet, ExistingFleetPlan) and fleet.cluster is not None:
             existing_cluster.check(fleet.cluster, Path(pulumi.get_root_directory()), source)
     except stack_file.SpecError as e:
@@ -48,17 +48,25 @@ def main() -> None:
 
 
 def locate(text: str, root: Path, stack: str) -> stack_file.Source:
-    """The stack file that a config value comes from, for line numbers in messages.
+    """The fleet of a config value, merged with its base files, and the stack file that the value
+    comes from, for line numbers in messages. Raises SpecError if a base file cannot be read.
 
-    If the file on disk differs from the value, the value counts, and there are no line numbers.
+    The engine passes the stack's own part, which is compared with the file on disk. If they differ,
+    the value counts, and has no line numbers.
     """
     name = f"stacks/Pulumi.{stack}.yaml"
-    raw = json.loads(text)
+    file = root / name
+    source = stack_file.Source(f"stack {stack}", json.loads(text))
     try:
-        source = stack_file.read(root / name, name=name)
+        written = stack_file.read_single(file, name=name)
     except stack_file.NotReadable:
-        return stack_file.Source(f"stack {stack}", raw)
-    return source if source.raw == raw else stack_file.Source(f"stack {stack}", raw)
+        pass
+    else:
+        source = written if written.raw == source.raw else source
+    try:
+        return stack_file.extend(source, file)
+    except stack_file.NotReadable as e:
+        raise stack_file.unreadable(str(e), source.name) from None
 
 
 def deploy(fleet: FleetPlan) -> None:

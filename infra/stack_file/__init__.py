@@ -1,11 +1,14 @@
 """Stack files: the schema, and a parser that reports every problem at once with its line."""
 
+from slicewright.infra.stack_file.layers.bases import BaseNotReadable, base_files, extend, read
+from slicewright.infra.stack_file.layers.layered_source import LayeredSource
+from slicewright.infra.stack_file.parse import parse, parse_file, unreadable
 from slicewright.infra.stack_file.problem import KEY, REFERENCE, Path, Problem
 from slicewright.infra.stack_file.reading.formatting import format_path, plain
 from slicewright.infra.stack_file.reading.not_readable import NotReadable
-from slicewright.infra.stack_file.reading.parse import parse, parse_file, unreadable
 from slicewright.infra.stack_file.reading.recovery import RecoveredFleet
-from slicewright.infra.stack_file.reading.source import Source, read
+from slicewright.infra.stack_file.reading.scalars import is_plain_string
+from slicewright.infra.stack_file.reading.source import Source, read_single
 from slicewright.infra.stack_file.reading.spec_error import SpecError
 from slicewright.infra.stack_file.schema.access import (
     MetricsNamespace,

@@ -22,3 +22,7 @@ class Problem:
     """The source of the rule, `REFERENCE` for rules of slicewright itself."""
     in_key: bool = False
     """True if the key is wrong, not its value."""
+    file: str = ""
+    """The name of the file if `path` counts in that file alone. Empty: `path` counts in the fleet,
+    which may be merged from several files.
+    """

@@ -40,6 +40,12 @@ def add_parser(commands: Any) -> None:
         help="write to DIR an Ansible inventory and, for each host, the layout file for "
         "`slicewright-agent apply --file` (docs/how-to/bare-hosts-with-ansible.md)",
     )
+    parser.add_argument(
+        "--resolved",
+        action="store_true",
+        help="print the fleet as one stack file, merged with the files that `extends` names: each "
+        "key and pool with the files that it comes from (docs/how-to/share-between-stacks.md)",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -50,6 +56,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     if problem := _wrong_use(parsed, names):
         print(f"slicewright plan: {problem}", file=sys.stderr)
         return BAD_INPUT
+    if parsed.resolved:
+        return _show_resolved(names[0])
     fleets = _read([*(parsed.diff or ()), *names])
     if fleets is None:
         return BAD_INPUT
@@ -84,6 +92,19 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     return VERIFIED
 
 
+def _show_resolved(name: str) -> int:
+    from slicewright.show.resolved_text import resolved_text
+
+    try:
+        source = stack_files.read_source(stack_files.path_of(name))
+        plan.read_source(source)
+    except stack_file.SpecError as e:
+        print(e, file=sys.stderr)
+        return BAD_INPUT
+    print(resolved_text(source), end="")
+    return VERIFIED
+
+
 def _host_files(fleets: Sequence[tuple[str, plan.FleetPlan]]) -> Mapping[str, str]:
     ((_, fleet),) = fleets
     return manifests.host_files(fleet.hosts) if isinstance(fleet, plan.ExistingFleetPlan) else {}
@@ -107,6 +128,11 @@ def _wrong_use(parsed: argparse.Namespace, names: Sequence[str]) -> str | None:
         return "name at least one stack (-s gke-h100) or FILE, or compare two with --diff A B"
     if parsed.hosts_dir and (parsed.diff or len(names) > 1):
         return "--hosts-dir writes the hosts of one plan; name one stack (-s hosts-a100) or FILE"
+    if parsed.resolved and (parsed.diff or parsed.json or parsed.hosts_dir or len(names) > 1):
+        return (
+            "--resolved prints one stack file: name one stack (-s prod) or FILE, without --diff, "
+            "--json and --hosts-dir"
+        )
     if parsed.json and len(names) > 1:
         return f"--json writes one plan; name one stack or FILE, not {', '.join(names)}"
     return None

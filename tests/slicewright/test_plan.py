@@ -447,3 +447,49 @@ def test_only_partitions_that_a_workload_asks_for_are_marked_and_stated_memory_i
     assert "each needs      1024 MiB of 4864 MiB usable, as stated" in out
     assert "lands on        a in the drawing of its pool: up to 8 replicas on a node" in out
     assert "lands on        up to 4 replicas on a node" in out
+
+
+def test_resolved_plan_is_a_stack_file_with_the_files_of_each_part(
+    run: Any, tmp_path: Path
+) -> None:
+    stack = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
+    (tmp_path / "base.yaml").write_text(stack)
+    file = tmp_path / "Pulumi.x.yaml"
+    file.write_text(
+        "config:\n  slicewright:fleet:\n    extends: base.yaml\n    pod_guard: {}\n"
+        "    node_pools:\n    - {name: h100-partition-3g, nodes: {count: 2}}\n"
+        "    - {name: more, machine_type: a3-highgpu-8g, zones: [us-central1-c],"
+        " nodes: {count: 1}}\n"
+    )
+    code, out, err = run("plan", "--resolved", str(file))
+    assert (code, err) == (0, "")
+    base = tmp_path / "base.yaml"
+    assert f"    # {base}\n    cloud: gke\n" in out
+    assert f"    # {file}\n    pod_guard: {{}}\n" in out
+    assert f"      # {base}, {file}\n      - name: h100-partition-3g\n" in out
+    assert f"      # {file}\n      - name: more\n" in out
+    resolved = tmp_path / "Pulumi.resolved.yaml"
+    resolved.write_text(out)
+    assert run("check", str(resolved))[0] == 0
+    assert run("plan", "--json", str(resolved))[1] == run("plan", "--json", str(file))[1]
+
+
+def test_resolved_plan_of_a_file_without_bases_has_no_comments(run: Any) -> None:
+    code, out, _ = run("plan", "--resolved", "-s", "eks-a100")
+    assert code == 0
+    assert "#" not in out
+
+
+def test_resolved_plan_of_a_wrong_file_is_its_problems(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.x.yaml"
+    file.write_text("config:\n  slicewright:fleet:\n    cloud: gke\n")
+    code, out, err = run("plan", "--resolved", str(file))
+    assert (code, out) == (2, "")
+    assert "cluster: is missing" in err
+
+
+@pytest.mark.parametrize("more", [["--json"], ["-s", "gke-h100"], ["--hosts-dir", "x"]])
+def test_resolved_plan_is_of_one_stack_and_has_no_other_option(run: Any, more: list[str]) -> None:
+    code, out, err = run("plan", "--resolved", "-s", "hosts-a100", *more)
+    assert (code, out) == (2, "")
+    assert "--resolved prints one stack file" in err

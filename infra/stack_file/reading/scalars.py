@@ -106,3 +106,8 @@ def _number(text: str) -> Scalar:
     # Go's encoding/json writes a float without exponent below 1e21.
     integral = number.is_integer() and abs(number) < 1e21
     return Scalar(Kind.VALUE, int(number) if integral else number)
+
+
+def is_plain_string(text: str) -> bool:
+    """True if the text is a string without quotes, too."""
+    return resolve(text).kind is Kind.STRING

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -64,6 +64,18 @@ class Source:
     config: yaml.Node | None = None
     """The file's `config` as a whole, None without a file."""
 
+    @property
+    def written(self) -> Any:
+        """The value in the file itself, without what its bases add."""
+        return self.raw
+
+    def origin(self, path: Path, *, file: str = "") -> Origin:
+        """The file that the value at `path` comes from, and the value's path there.
+
+        file: the name of a file, if `path` counts in that file already.
+        """
+        return Origin(self, path)
+
     def position(self, path: Path, *, key: bool = False) -> tuple[int, int] | None:
         """Line and column, counted from 1, of the key or value at `path`. If the file lacks it, of
         its closest parent. An empty value has its key's position. None without a file.
@@ -92,8 +104,15 @@ class Source:
         return position_suffix
 
 
-def read(file: FilePath, *, name: str | None = None) -> Source:
-    """The fleet in a stack file `Pulumi.<stack>.yaml`. Raises NotReadable."""
+class Origin(NamedTuple):
+    """The place of a value: the fleet as written in a file, and the path there."""
+
+    source: Source
+    path: Path
+
+
+def read_single(file: FilePath, *, name: str | None = None) -> Source:
+    """The fleet as written in a single file, without its bases. Raises NotReadable."""
     name = name or str(file)
     text = _text(file, name)
     try:

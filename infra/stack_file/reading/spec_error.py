@@ -7,11 +7,12 @@ is for a terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from slicewright.infra.stack_file.problem import Path, Problem
 from slicewright.infra.stack_file.reading.formatting import format_path, plain, shorten
 from slicewright.infra.stack_file.reading.recovery import RecoveredFleet
-from slicewright.infra.stack_file.reading.source import Source
+from slicewright.infra.stack_file.reading.source import Origin, Source
 
 _MAX_PROBLEMS = 50
 """Problems of a file that are shown. Nobody would read more before fixing the first."""
@@ -37,23 +38,32 @@ class SpecError(Exception):
 
 def _message(source: Source, problems: Sequence[Problem], unlisted: int) -> str:
     """unlisted: the number of problems that are only counted."""
-    # In the order of the file. A problem without a line has the line of its closest parent.
     located = sorted(
-        ((source.position(p.path, key=p.in_key), p) for p in problems),
-        key=lambda at: (at[0] or (0, 0), tuple(map(str, at[1].path))),
+        ((source.origin(p.path, file=p.file), p) for p in problems),
+        key=lambda at: _order(source, *at),
     )
     count = len(problems) + unlisted
     lines = [
         f"{source.name}: {count} problem{'s' if count != 1 else ''}, nothing was created or changed"
     ]
-    for position, problem in located[:_MAX_PROBLEMS]:
-        where = f"{source.name}:{position[0]}:{position[1]}: " if position else ""
-        key = f"{format_path(problem.path)}{_pool(source, problem.path)}"
+    for (file, path), problem in located[:_MAX_PROBLEMS]:
+        position = file.position(path, key=problem.in_key)
+        where = f"{file.name}:{position[0]}:{position[1]}: " if position else ""
+        key = f"{format_path(path)}{_pool(file, path)}"
         reason, instead = shorten(problem.reason, _LENGTH), shorten(problem.instead, _LENGTH)
         lines.append(plain(f"  {where}{key}: {reason}; {instead} [source: {problem.source}]"))
     if count > _MAX_PROBLEMS:
         lines.append(f"  and {count - _MAX_PROBLEMS} more; they are shown once these are fixed")
     return "\n".join(lines)
+
+
+def _order(source: Source, origin: Origin, problem: Problem) -> tuple[Any, ...]:
+    """Sorts by position in a file, the stack file first. A problem without a line has the line of
+    its closest parent.
+    """
+    name = origin.source.name
+    position = origin.source.position(origin.path, key=problem.in_key) or (0, 0)
+    return name != source.name, name, position, tuple(map(str, origin.path))
 
 
 def _pool(source: Source, path: Path) -> str:

@@ -78,6 +78,11 @@ NEEDLESS: Mapping[tuple[str, str], str] = {
         ),
         "write gpu_operator.mig_strategy: one strategy for all pools of the cluster",
     ),
+    **{
+        (fleet, key): "did you mean extends? It names the files of the fleet's common parts"
+        for fleet in ("GkeFleet", "EksFleet", "ByoFleet")
+        for key in ("extend", "base", "bases", "inherit", "inherits", "include", "includes")
+    },
     ("GkePool", "confidential"): "remove it: slicewright makes no confidential nodes, whose GPUs "
     "Google's installer does not partition",
 }

@@ -1073,6 +1073,35 @@ def test_line_numbers_come_from_the_stack_file_only_if_it_equals_the_config(
     assert (other.name, other.position(("cloud",))) == ("stack x", None)
 
 
+def test_program_merges_the_bases_beside_the_stack_file(tmp_path: Path) -> None:
+    """The engine passes the stack's own part. The bases come from the disk."""
+    (tmp_path / "Pulumi.yaml").touch()
+    (tmp_path / "stacks").mkdir()
+    head = "config:\n  slicewright:fleet:\n"
+    (tmp_path / "stacks" / "base.yaml").write_text(f"{head}    cloud: gke\n    image: a\n")
+    (tmp_path / "stacks" / "Pulumi.x.yaml").write_text(
+        f"{head}    extends: base.yaml\n    image: b\n"
+    )
+    same = program.locate('{"extends": "base.yaml", "image": "b"}', tmp_path, "x")
+    assert same.raw == {"cloud": "gke", "image": "b"}
+    assert same.origin(("cloud",)).source.position(("cloud",)) == (3, 12)
+    assert same.origin(("image",)).source.name == "stacks/Pulumi.x.yaml"
+    other = program.locate('{"extends": "base.yaml", "image": "c"}', tmp_path, "x")
+    assert other.raw == {"cloud": "gke", "image": "c"}
+    assert other.position(("image",)) is None
+    assert other.position(("cloud",)) == (3, 12)
+
+
+def test_program_ends_with_one_message_if_a_base_is_missing(
+    mocked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulumi, "get_root_directory", lambda: str(tmp_path))
+    pulumi.runtime.set_all_config({"slicewright:fleet": '{"extends": "base.yaml"}'})
+    with pytest.raises(pulumi.RunError, match=r"extends: .*base\.yaml: cannot be read"):
+        program.main()
+    assert mocked.made == []
+
+
 def test_a_broken_stack_file_ends_the_program_before_any_resource_and_without_a_traceback(
     mocked: Any,
 ) -> None:

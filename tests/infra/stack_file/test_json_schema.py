@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FILE = ROOT / "docs" / "reference" / "stack-file.schema.json"
 SCHEMA: dict[str, Any] = json.loads(FILE.read_text())
 
-_SILENT = {"$schema", "$defs", "title", "description", "default", "discriminator"}
+_SILENT = {"then", "else", "$schema", "$defs", "title", "description", "default", "discriminator"}
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -38,7 +38,11 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
     for keyword, expected in node.items():
         match keyword:
             case "$ref":
-                found += errors(SCHEMA["$defs"][expected.removeprefix("#/$defs/")], value, at)
+                name = expected.removeprefix(FILE.name).removeprefix("#/$defs/")
+                found += errors(SCHEMA["$defs"][name], value, at)
+            case "if":
+                branch = "else" if errors(expected, value, at) else "then"
+                found += errors(node[branch], value, at)
             case "type":
                 if not isinstance(value, _TYPES[expected]) or (
                     isinstance(value, bool) and expected in ("integer", "number")
@@ -220,6 +224,34 @@ def test_the_schema_offers_the_capacity_modes_of_the_cloud(stack: str, mode: str
     assert (errors(SCHEMA, config) == []) is there
     if not block:
         assert (errors(SCHEMA, _with(stack, capacity=mode)) == []) is there
+
+
+@pytest.mark.parametrize(
+    ("part", "right"),
+    [
+        ({"extends": "base.yaml"}, True),
+        ({"extends": ["a.yaml", "b.yaml"], "cluster": {"name": "prod"}}, True),
+        ({"extends": "base.yaml", "node_pools": [{"name": "a", "nodes": {"count": 2}}]}, True),
+        ({"extends": "base.yaml", "pod_guard": None, "hosts": []}, True),
+        ({"extends": "base.yaml", "cluter": {}}, False),
+        ({"extends": []}, False),
+        ({"extends": 7}, False),
+        ({"cluster": {"name": "prod"}}, False),
+    ],
+)
+def test_a_fleet_with_bases_may_be_a_part(part: dict[str, Any], right: bool) -> None:
+    assert (errors(SCHEMA, {"config": {"slicewright:fleet": part}}) == []) is right
+
+
+def test_the_schema_of_base_files_accepts_any_part_of_a_fleet() -> None:
+    base = json.loads((FILE.parent / "base-file.schema.json").read_text())
+    for part, right in (
+        ({"cluster": {"name": "prod"}}, True),
+        (_with("gke-h100")["config"]["slicewright:fleet"], True),
+        ({"extends": "other.yaml"}, True),
+        ({"cluter": {"name": "prod"}}, False),
+    ):
+        assert (errors(base, {"config": {"slicewright:fleet": part}}) == []) is right
 
 
 def test_keys_that_need_an_explanation_have_a_description() -> None:

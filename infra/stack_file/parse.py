@@ -6,11 +6,13 @@ import dataclasses
 import json
 from pathlib import Path as FilePath
 
+from slicewright.infra.stack_file.layers.bases import read
+from slicewright.infra.stack_file.layers.merge import EXTENDS
 from slicewright.infra.stack_file.problem import Problem
 from slicewright.infra.stack_file.reading.formatting import describe, plain, shorten
 from slicewright.infra.stack_file.reading.not_readable import NotReadable
 from slicewright.infra.stack_file.reading.recovery import ENCRYPTED, recover
-from slicewright.infra.stack_file.reading.source import Source, read
+from slicewright.infra.stack_file.reading.source import Source
 from slicewright.infra.stack_file.reading.spec_error import SpecError
 from slicewright.infra.stack_file.schema.fleet import ByoFleet, Fleet
 
@@ -48,6 +50,8 @@ def parse(text: str, source: Source) -> Fleet:
     if not isinstance(source.raw, dict) or [*source.raw] == ["secure"]:
         problems.append(_no_fleet(source.raw))
         raise SpecError(source, problems)
+    if EXTENDS in source.raw:
+        raise SpecError(source, problems or [_not_extended()])
     recovered = recover(text, source)
     problems += recovered.problems
     fleet = recovered.fleet
@@ -69,6 +73,14 @@ def parse(text: str, source: Source) -> Fleet:
     if problems or fleet is None:
         raise SpecError(source, problems, recovered)
     return fleet
+
+
+def _not_extended() -> Problem:
+    return Problem(
+        path=(EXTENDS,),
+        reason="base files are read only beside a stack file, and this fleet comes from elsewhere",
+        instead="pass the merged fleet, which `slicewright plan --resolved` prints",
+    )
 
 
 def _no_fleet(raw: object) -> Problem:
