@@ -55,6 +55,13 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         console.print(
             stack_file.plain(deployment.commit), markup=False, highlight=False, soft_wrap=True
         )
+    if parsed.write and deployment.has_bases:
+        _say(
+            f"{parsed.write} is not written: the deployed fleet extends base files, which the "
+            "history of a stack does not keep; compare with the stack file in a checkout of that "
+            "commit (docs/how-to/review-changes.md)",
+            VERIFIED,
+        )
     named = deployment.commit or "no commit: it did not run in a git repository"
     return _say(f"stack {parsed.stack} was deployed at {deployment.time} from {named}", VERIFIED)
 

@@ -101,13 +101,27 @@ def _read(parsed: argparse.Namespace, file: Path) -> _Change:
 
     source = stack_files.read_source(file)
     after = plan.read_source(source)
-    before = plan.read_file(Path(parsed.before), name=parsed.before) if parsed.before else None
+    before = _read_before(parsed.before) if parsed.before else None
     acknowledged = _acknowledged(source, markdown.ACKNOWLEDGE_KEY)
     try:
         preview = steps.read_preview(read_bytes(parsed.preview))
     except steps.NotAPreview as e:
         raise _BadInput(f"{parsed.preview} is not output of `pulumi preview --json`: {e}") from None
     return _Change(before=before, after=after, acknowledged=acknowledged, preview=preview)
+
+
+def _read_before(name: str) -> plan.FleetPlan:
+    """Raises SpecError, and _BadInput if the base files of the old stack file are missing."""
+    try:
+        stack_file.read(Path(name), name=name)
+    except stack_file.BaseNotReadable as e:
+        raise _BadInput(
+            f"--before: {stack_file.plain(str(e))}; a stack file with extends is compared in a "
+            "checkout of its commit, beside its base files (docs/how-to/review-changes.md)"
+        ) from None
+    except stack_file.NotReadable:
+        pass  # `read_file` raises it as a SpecError
+    return plan.read_file(Path(name), name=name)
 
 
 def _report(file: Path, change: _Change, living: str, unread: Sequence[UnreadObject]) -> int:

@@ -33,9 +33,16 @@ class Deployment:
     """The stack file's fleet, as the program read it. None if it came from another source."""
 
     @property
+    def has_bases(self) -> bool:
+        """True if the fleet extends base files, which the history does not keep."""
+        return isinstance(self.fleet, dict) and "extends" in self.fleet
+
+    @property
     def stack_file(self) -> str | None:
-        """The text of a stack file with this fleet, in JSON, which is also YAML."""
-        if self.fleet is None:
+        """The text of a stack file with this fleet, in JSON, which is also YAML. None if the fleet
+        is not whole.
+        """
+        if self.fleet is None or self.has_bases:
             return None
         config = {"config": {FLEET_KEY: self.fleet}}
         return f"{json.dumps(config, indent=2, ensure_ascii=False)}\n"

@@ -116,6 +116,31 @@ def test_report_compares_with_the_last_deployment(repository: Repository) -> Non
     assert (repository.clone / "out" / "before.yaml").read_text() == "config: {}\n"
 
 
+def test_report_compares_in_a_checkout_if_the_stack_extends_base_files(
+    repository: Repository,
+) -> None:
+    """Neither the history of a stack nor the stack file alone has the base files."""
+    stacks = repository.clone / "stacks"
+    stacks.mkdir()
+    (stacks / "Pulumi.production.yaml").write_text("config: {f: {extends: base.yaml}}\n")
+    (stacks / "base.yaml").write_text("old\n")
+    repository.git("add", "stacks")
+    old = repository.commit()
+    (stacks / "base.yaml").write_text("new\n")
+    repository.git("add", "stacks")
+    repository.commit()
+    (repository.root / "state" / "commit").write_text(f"{old}\n")
+    for variables in ({}, {"BASE": old}):
+        code, err, calls = repository.run("preview", **variables)
+        assert code == 0, err
+        assert "--before out/before/stacks/Pulumi.production.yaml" in report(calls)
+        assert (repository.clone / "out" / "before" / "stacks" / "base.yaml").read_text() == "old\n"
+    (repository.root / "state" / "commit").write_text(f"{'1' * 40}\n")
+    code, err, calls = repository.run("preview")
+    assert code == 0, err
+    assert "--before" not in report(calls), "the deployed commit is in no checkout any more"
+
+
 def test_base_of_an_earlier_run_is_not_reused(repository: Repository) -> None:
     repository.commit()
     repository.deployed("0" * 40)

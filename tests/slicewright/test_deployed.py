@@ -142,6 +142,20 @@ def test_a_fleet_that_the_history_does_not_have_is_not_written(
     assert not file.exists()
 
 
+def test_a_fleet_with_base_files_is_not_written_because_the_history_lacks_them(
+    run: Run, tmp_path: Path
+) -> None:
+    entry = update("a")
+    entry["config"]["slicewright:fleet"]["objectValue"] = {"extends": "base.yaml", **FLEET}
+    file = tmp_path / "before.yaml"
+    file.write_text("of an earlier run")
+    code, out, err = run([[entry]], "--write", str(file))
+    assert (code, out) == (0, "a\n")
+    assert f"{file} is not written: the deployed fleet extends base files" in err
+    assert not file.exists()
+    assert "is not written" not in run([[entry]])[2]
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "Stack has never been updated"])
 def test_an_invalid_history_is_refused(text: str) -> None:
     with pytest.raises(NotAHistory):

@@ -200,6 +200,27 @@ def test_the_report_shows_rollouts_and_costs_with_the_earlier_file(
     assert more > 0
 
 
+def test_an_earlier_file_with_bases_is_compared_beside_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "old").mkdir()
+    before = stack_file(tmp_path / "old", fleet={"extends": "base.yaml", "pod_guard": {}})
+    arguments = [
+        "preview-report",
+        *("-s", stack_file(tmp_path)),
+        *("--before", before),
+        preview_file(tmp_path, step("update", "train")),
+    ]
+    assert cli.main(arguments) == cli.BAD_INPUT
+    err = capsys.readouterr().err
+    assert "--before: " in err
+    assert "extends: " in err
+    assert "a stack file with extends is compared in a checkout of its commit" in err
+    Path(stack_file(tmp_path / "old")).rename(tmp_path / "old" / "base.yaml")
+    assert before == stack_file(tmp_path / "old", fleet={"extends": "base.yaml", "pod_guard": {}})
+    assert cli.main(arguments) == cli.VERIFIED
+
+
 def test_a_failed_preview_is_reported_and_exits_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
