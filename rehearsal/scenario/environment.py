@@ -12,8 +12,10 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os.path import normpath
 from pathlib import Path
 
+from slicewright.infra import stack_file
 from slicewright.rehearsal.clouds.core import access
 from slicewright.rehearsal.clouds.core.client import CloudClient, CloudUnreachable
 from slicewright.rehearsal.clouds.core.control_planes import USER_KUBECONFIG
@@ -202,11 +204,25 @@ def create(root: Path, toolchain: Toolchain) -> Environment:
     for name in ("Pulumi.yaml", "infra"):
         link(environment.project / name, PROJECT / name)
     link(environment.project / ".venv", Path(sys.prefix))
-    for stack_file in sorted((PROJECT / "stacks").glob("Pulumi.*.yaml")):
-        copy = environment.project / "stacks" / stack_file.name
+    for file in sorted((PROJECT / "stacks").glob("Pulumi.*.yaml")):
+        copy = environment.project / "stacks" / file.name
         if not copy.exists():
-            shutil.copy(stack_file, copy)
+            shutil.copy(file, copy)
+        _copy_bases(file, environment.project)
     return environment
+
+
+def _copy_bases(file: Path, project: Path) -> None:
+    """Copies the files that a stack file extends, to the same places in the environment."""
+    try:
+        bases = stack_file.base_files(stack_file.read_single(file), file)
+    except stack_file.NotReadable:
+        return  # `check_stack` reports it, if this stack is to be rehearsed
+    for base in (Path(normpath(base)) for base in bases):
+        copy = project / base.relative_to(PROJECT)
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(base, copy)
 
 
 def start(environment: Environment) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from slicewright.infra import stack_file
 from slicewright.rehearsal.clouds.core import access
 from slicewright.rehearsal.host.toolchain import Toolchain
 from slicewright.rehearsal.scenario import cloud_variables
@@ -47,6 +48,35 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("PULUMI_HOME", raising=False)
     return tmp_path / "home"
+
+
+@pytest.mark.usefixtures("home")
+def test_bases_of_a_stack_file_are_copied_with_it(
+    tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (project / "stacks").mkdir(parents=True)
+    (project / "shared").mkdir()
+    (project / "infra").mkdir()
+    (project / "Pulumi.yaml").write_text("name: fleet\n")
+    head = "config:\n  slicewright:fleet:\n    "
+    for name, fleet in (
+        ("stacks/Pulumi.x.yaml", "extends: [base.yaml, ../shared/more.yaml]"),
+        ("stacks/Pulumi.broken.yaml", "extends: missing.yaml"),
+        ("stacks/base.yaml", "cloud: gke"),
+        ("shared/more.yaml", "extends: most.yaml"),
+        ("shared/most.yaml", "pod_guard: {}"),
+    ):
+        (project / name).write_text(f"{head}{fleet}\n")
+    monkeypatch.setattr(environments, "PROJECT", project)
+    environment = environments.create(tmp_path / "E", tools)
+    source = stack_file.read(environment.stack_file("x"))
+    assert source.raw == {"cloud": "gke", "pod_guard": {}}
+    assert not (environment.project / "shared" / "most.yaml").is_symlink()
+    (environment.project / "stacks" / "base.yaml").write_text(f"{head}cloud: eks\n")
+    environments.create(tmp_path / "E", tools)
+    assert stack_file.read(environment.stack_file("x")).raw["cloud"] == "eks", "not overwritten"
+    assert "gke" in (project / "stacks" / "base.yaml").read_text()
 
 
 @pytest.mark.usefixtures("home")
