@@ -271,3 +271,25 @@ def test_stack_files_that_the_engine_refuses_are_refused(
 ) -> None:
     assert handed_over(_file({"v": value})) is None
     assert _is_refused(tmp_path, value)
+
+
+def test_engine_passes_and_changes_only_the_stacks_part_of_a_fleet_with_bases(
+    handed_over: Any, project: Any
+) -> None:
+    base = project.directory / "base.yaml"
+    base.write_text(_file({"cloud": "gke", "cluster": "{name: shared, location: us-central1}"}))
+    written = base.read_bytes()
+    part: Any = {"extends": "base.yaml", "cluster": {"name": "prod"}}
+    text = _file({"extends": "base.yaml", "cluster": "{name: prod}"})
+    assert handed_over(text) == part
+    key = "slicewright:fleet.cluster.version"
+    code, output = project.run("config", "set", "--path", key, "1.33", "--stack", "dev")
+    assert code == 0, output
+    file = project.directory / "Pulumi.dev.yaml"
+    part["cluster"]["version"] = "1.33"
+    assert handed_over(file.read_text()) == part == stack_file.read_single(file).raw
+    assert stack_file.read(file).raw == {
+        "cloud": "gke",
+        "cluster": {"name": "prod", "location": "us-central1", "version": "1.33"},
+    }
+    assert base.read_bytes() == written
