@@ -1092,6 +1092,25 @@ def test_program_merges_the_bases_beside_the_stack_file(tmp_path: Path) -> None:
     assert other.position(("cloud",)) == (3, 12)
 
 
+@pytest.mark.usefixtures("mocked")
+def test_program_deploys_the_merged_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stacks").mkdir()
+    whole = (ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text()
+    (tmp_path / "stacks" / "base.yaml").write_text(whole)
+    file = tmp_path / "stacks" / "Pulumi.x.yaml"
+    part = {"extends": "base.yaml", "cluster": {"name": "from-the-stack"}}
+    file.write_text(json.dumps({"config": {"slicewright:fleet": part}}))
+    deployed: list[plan.FleetPlan] = []
+    monkeypatch.setattr(program, "deploy", deployed.append)
+    monkeypatch.setattr(pulumi, "get_root_directory", lambda: str(tmp_path))
+    pulumi.runtime.set_all_config({"slicewright:fleet": json.dumps(part)})
+    program.main()
+    (fleet,) = deployed
+    assert isinstance(fleet, plan.EksFleetPlan)
+    assert fleet.cluster.name == "from-the-stack"
+    assert fleet == plan.read_file(file)
+
+
 def test_program_ends_with_one_message_if_a_base_is_missing(
     mocked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
