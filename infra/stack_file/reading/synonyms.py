@@ -78,6 +78,11 @@ NEEDLESS: Mapping[tuple[str, str], str] = {
         ),
         "write gpu_operator.mig_strategy: one strategy for all pools of the cluster",
     ),
+    **dict.fromkeys(
+        (("TimeSlicing", "devices"), ("Mps", "devices")),
+        "remove it: NVIDIA's device plugin shares all GPUs of a node or none; nodes whose GPUs "
+        "stay whole need a pool without sharing",
+    ),
     ("GkePool", "confidential"): "remove it: slicewright makes no confidential nodes, whose GPUs "
     "Google's installer does not partition",
 }
