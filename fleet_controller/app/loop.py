@@ -333,8 +333,7 @@ class Loop:
             self._time(action)
             if self._warnings is not None:
                 if isinstance(action, EmitEvent):
-                    event = WarningEvent(name=action.name, last_seen=action.now)
-                    self._warnings[action.name] = event
+                    self._warnings[action.name] = action.written
                 elif isinstance(action, RetractEvent):
                     self._warnings.pop(action.name, None)
         log_action(action)
