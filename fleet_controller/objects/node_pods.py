@@ -124,6 +124,8 @@ def _gpu_plugin(daemon_set: str, spec: Mapping[str, Any]) -> str:
     """Returns the DaemonSet if its pod registers NVIDIA's GPUs with the kubelet, else an empty
     text. GKE's own plugin does not count: GKE adds it to the node pools that need it.
     """
+    if daemon_set.startswith(GKE_PLUGIN):
+        return ""
     host_paths = [
         (volume.get("hostPath") or {}).get("path") for volume in spec.get("volumes") or ()
     ]

@@ -91,6 +91,7 @@ def test_plugin_of_others_is_named_with_its_daemonset() -> None:
     [
         plugin(namespace="gpu-operator"),
         plugin("nvidia-gpu-device-plugin-small-cos", image="gke.gcr.io/nvidia-gpu-device-plugin:1"),
+        plugin("nvidia-gpu-device-plugin-large-cos", image="registry.example/plugin@sha256:1"),
         plugin("aws-efa-k8s-device-plugin", image="ecr/eks/aws-efa-k8s-device-plugin:v0.5"),
         plugin("dcgm-exporter", path="/var/lib/kubelet/pod-resources"),
         plugin("gpu-job", owner="ReplicaSet"),
