@@ -359,8 +359,8 @@ OF_A_POOL: Final = (
     Reason(
         code="NotYetVerified",
         status="(event)",
-        meaning="progress that a waiting `pulumi up` shows every ten seconds, or less often if "
-        "many pools wait",
+        meaning="progress that a waiting `pulumi up` shows every ten seconds, every minute while "
+        "the cause stays the same, and less often if many pools wait",
         remedy="",
     ),
 )

@@ -61,6 +61,10 @@ class Causes:
         )
         return {name: why for name, why in (causes or {}).items() if name in names}
 
+    def other_plugins(self, nodes: UnverifiedNodes) -> Mapping[str, str]:
+        """Returns the DaemonSets of others that register the GPUs of these nodes, by node."""
+        return self._cluster.other_plugins({node.name for group in nodes for node in group})
+
     def _list_agents(self, daemon_set_of: Mapping[str, str]) -> Mapping[str, str]:
         pods = self._cluster.agent_pods()
         nodes = {pod["spec"].get("nodeName") for pod in pods}

@@ -278,6 +278,7 @@ class Loop:
         candidates = (*pods.values(), *shares.pods.values())
         self._refusals.keep(pod.uid for node_pods in candidates for pod in node_pods)
         reports = cluster.reports.all()
+        unverified = unverified_nodes(pools, nodes, present=present)
         return decide(
             pools,
             nodes,
@@ -289,9 +290,8 @@ class Loop:
             no_agents=self._causes.missing_reports(
                 silent_agents(pools, nodes, reports, now, present=present)
             ),
-            no_operands=self._causes.missing_operands(
-                unverified_nodes(pools, nodes, present=present)
-            ),
+            no_operands=self._causes.missing_operands(unverified),
+            other_plugins=self._causes.other_plugins(unverified),
             gpu_pods=cluster.bound.with_gpus() if any(pool.computes for pool in pools) else {},
             proof_pods=self._proof_pods.current(pools, held),
             present=present,
@@ -333,8 +333,7 @@ class Loop:
             self._time(action)
             if self._warnings is not None:
                 if isinstance(action, EmitEvent):
-                    event = WarningEvent(name=action.name, last_seen=action.now)
-                    self._warnings[action.name] = event
+                    self._warnings[action.name] = action.written
                 elif isinstance(action, RetractEvent):
                     self._warnings.pop(action.name, None)
         log_action(action)

@@ -27,8 +27,8 @@ BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 class BoundPods(Collection[NodePod]):
     """The pods that are bound to nodes. Thread-safe, as its base.
 
-    Static pods and pods of DaemonSets are kept only if they use GPUs or bring NVIDIA's driver. The
-    controller needs no others.
+    Static pods and pods of DaemonSets are kept only if they use GPUs or bring NVIDIA's driver, and
+    device plugins apart from them. The controller needs no others.
     """
 
     def __init__(self, changed: threading.Event) -> None:
@@ -44,6 +44,8 @@ class BoundPods(Collection[NodePod]):
         self._watched_nodes: frozenset[str] = frozenset()
         self._schedulers: dict[str, NodePod] = {}
         """The schedulers of engines for fractions."""
+        self._plugins: dict[str, NodePod] = {}
+        """The device plugins for NVIDIA's GPUs, by path."""
 
     def pods_on(self, node: str) -> tuple[NodePod, ...]:
         with self._lock:
@@ -53,6 +55,11 @@ class BoundPods(Collection[NodePod]):
         """The running schedulers of engines that share GPUs by fractions."""
         with self._lock:
             return tuple(self._schedulers.values())
+
+    def plugins(self) -> tuple[NodePod, ...]:
+        """The pods of DaemonSets that register NVIDIA's GPUs with the kubelet."""
+        with self._lock:
+            return tuple(self._plugins.values())
 
     def with_gpus(self) -> dict[str, int]:
         """Node -> number of pods that request its GPUs, without those of the project itself."""
@@ -76,11 +83,15 @@ class BoundPods(Collection[NodePod]):
             self._remember(new)
 
     def _replaced(self) -> None:
-        self._on, self._gpu_pods, self._schedulers = {}, {}, {}
+        self._on, self._gpu_pods, self._schedulers, self._plugins = {}, {}, {}, {}
         for _, pod in self._items.values():
             self._remember(pod)
 
     def _remember(self, pod: NodePod) -> None:
+        if pod.plugin:
+            self._plugins[pod.path] = pod
+        if not is_relevant(pod):
+            return
         self._on.setdefault(pod.node, {})[pod.path] = pod
         if pod.gpus and pod.namespace != NAMESPACE:
             self._gpu_pods.setdefault(pod.node, set()).add(pod.path)
@@ -88,6 +99,9 @@ class BoundPods(Collection[NodePod]):
             self._schedulers[pod.path] = pod
 
     def _forget(self, pod: NodePod) -> None:
+        self._plugins.pop(pod.path, None)
+        if not is_relevant(pod):
+            return
         pods = self._on[pod.node]
         del pods[pod.path]
         if not pods:
@@ -149,4 +163,4 @@ def is_relevant(pod: NodePod) -> bool:
 
 def _read(raw: Mapping[str, Any]) -> NodePod | None:
     pod = read_pod(raw)
-    return pod if is_relevant(pod) else None
+    return pod if is_relevant(pod) or pod.plugin else None

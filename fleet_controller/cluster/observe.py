@@ -44,7 +44,7 @@ from slicewright.fleet_controller.objects.pool import Pool, read_pool, unreadabl
 from slicewright.fleet_controller.objects.proof_pod import ProofPod, read_proof_pod
 from slicewright.fleet_controller.objects.report import Report, read_report, unreadable_report
 from slicewright.fleet_controller.objects.warning_event import WarningEvent, read_warning
-from slicewright.kubeapi import ApiError, Client, JsonObject, list_all
+from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable, list_all
 from slicewright.kubeapi.client import path_of
 from slicewright.telemetry import log
 
@@ -249,6 +249,25 @@ class Cluster:
         return tuple(
             replace(pod, next_driver=self._next_driver(pod)) if pod.driver else pod for pod in pods
         )
+
+    def other_plugins(self, nodes: AbstractSet[str]) -> dict[str, str]:
+        """Returns node -> namespace and name of a DaemonSet of others that registers its GPUs."""
+        plugins = [pod for pod in self.bound.plugins() if pod.node in nodes]
+        if not plugins:
+            return {}
+        try:
+            operators = self._operator_namespaces()
+        except (ApiError, Unreachable):
+            return {}  # it only makes messages clearer, and `cluster_policies` is asked again soon
+        if operators is None:
+            operators = frozenset()
+        elif not operators:
+            return {}  # the operator's own plugin cannot be told from that of others
+        return {
+            pod.node: f"{pod.namespace}/{pod.plugin}"
+            for pod in sorted(plugins, key=lambda pod: pod.path, reverse=True)
+            if pod.namespace not in operators
+        }
 
     def _operator_namespaces(self) -> frozenset[str] | None:
         """Returns the namespaces of the GPU operator. Raises ApiError or Unreachable."""

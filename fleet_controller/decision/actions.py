@@ -15,6 +15,7 @@ from slicewright.fleet_controller.membership.release import (
 from slicewright.fleet_controller.nodes.pod_proof import PodProofAction
 from slicewright.fleet_controller.nodes.watchdog import RestartOperand
 from slicewright.fleet_controller.objects.action import EventAction, NodeAction, PoolAction
+from slicewright.fleet_controller.objects.warning_event import WarningEvent, progress_cause
 from slicewright.fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from slicewright.fleet_controller.rollout.change_actions import ChangeAction
 
@@ -225,6 +226,12 @@ class EmitEvent(EventAction):
     @property
     def log_fields(self) -> Mapping[str, object]:
         return {"pool": self.pool, "reason": self.reason, "message": self.message}
+
+    @property
+    def written(self) -> WarningEvent:
+        """The Event in the cluster after this action."""
+        progress = progress_cause(self.reason, self.message)
+        return WarningEvent(name=self.name, last_seen=self.now, progress=progress)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,7 @@ def decide(
     refusals: Mapping[str, Refusal] = MappingProxyType({}),
     no_agents: Mapping[str, str] = MappingProxyType({}),
     no_operands: Mapping[str, str] = MappingProxyType({}),
+    other_plugins: Mapping[str, str] = MappingProxyType({}),
     gpu_pods: Mapping[str, int] = MappingProxyType({}),
     proof_pods: Mapping[str, ProofPod] = MappingProxyType({}),
     present: Present | None = None,
@@ -94,6 +95,7 @@ def decide(
     refusals: refusals of evictions, by the pod's uid.
     no_agents: node -> why its agent has not reported.
     no_operands: node -> why NVIDIA's operands do not serve it.
+    other_plugins: node -> the DaemonSet of others that registers its GPUs, too.
     gpu_pods: node -> number of pods that request its GPUs, without an entry for 0.
     proof_pods: node -> the pod that proves it.
     present: the memberships of these nodes, if they are known already.
@@ -105,6 +107,7 @@ def decide(
         refusals=refusals,
         no_agents=no_agents,
         no_operands=no_operands,
+        other_plugins=other_plugins,
         brought_keys=brought_keys(pools),
         gpu_pods=gpu_pods,
         proof_pods=proof_pods,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slicewright.apis.names import MAX_FAILING_NODES, SETTLED
@@ -13,13 +14,21 @@ from slicewright.fleet_controller.decision.outcome import Outcome
 from slicewright.fleet_controller.objects.bounds import seconds
 from slicewright.fleet_controller.objects.node import Node
 from slicewright.fleet_controller.objects.pool import Pool
-from slicewright.fleet_controller.objects.warning_event import WarningEvent
+from slicewright.fleet_controller.objects.warning_event import (
+    PROGRESS,
+    WarningEvent,
+    progress_cause,
+)
 from slicewright.fleet_controller.pools.members import Member
 
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
 PROGRESS_EVENT_INTERVAL_S = 10.0
-"""Interval at which a waiting `pulumi up` shows its progress. It grows if many pools wait."""
+"""Interval at which a waiting `pulumi up` shows its progress, if the cause has changed. It grows if
+many pools wait.
+"""
+HEARTBEAT_S = 60.0
+"""Interval at which it shows a cause that stays the same."""
 PROGRESS_EVENTS_PER_SECOND = 2.5
 """Most such messages a second, for all pools. Each is a line on the terminal, and two requests."""
 LONGEST_WAIT_S = 4 * 3600.0
@@ -74,7 +83,10 @@ def decide_events(
     warnings: the Events that are to exist.
     left_alone: pools without a decision in this pass, so that their warnings stay.
     """
-    by_name = {event.name: event for event in warnings}
+    recent = _recent_progress(present, now)
+    by_name = {
+        event.name: event for event in (_under_recent_name(event, recent) for event in warnings)
+    }
     due_at = {name: _due_at(present.get(name), now) for name in by_name}
     emitted = tuple(event for name, event in by_name.items() if due_at[name] <= now)
     retracted = tuple(
@@ -84,6 +96,24 @@ def decide_events(
     )
     deadlines = tuple(at if at > now else now + REPEAT_WARNING_S for at in due_at.values())
     return Outcome(actions=(*emitted, *retracted), deadlines=deadlines)
+
+
+def _recent_progress(
+    present: Mapping[str, WarningEvent], now: float
+) -> Mapping[tuple[str, str], str]:
+    """Returns pool and cause -> the Event that has shown this progress less than a minute ago."""
+    return {
+        (event.name.rpartition(".")[0], event.progress): event.name
+        for event in present.values()
+        # Times are cut to whole seconds. One in the future is from somebody else's Event.
+        if event.progress and 0 <= now - event.last_seen < HEARTBEAT_S - 1
+    }
+
+
+def _under_recent_name(event: EmitEvent, recent: Mapping[tuple[str, str], str]) -> EmitEvent:
+    """Returns the Event, under the name of the one that has shown the same progress."""
+    cause = progress_cause(event.reason, event.message)
+    return replace(event, name=recent.get((event.pool, cause), event.name))
 
 
 def _due_at(present: WarningEvent | None, now: float) -> float:
@@ -119,6 +149,7 @@ def _waits(pool: Pool, now: float) -> bool:
 
 def _progress(pool: Pool, status: Mapping[str, Any], interval_s: float, now: float) -> Outcome:
     """Returns the Event that a waiting `pulumi up` shows, with another text after each interval.
+    `decide_events` leaves out the texts that only the time would change.
 
     If a condition is False, the provider shows neither reason nor message, and every text only once
     (pulumi/pulumi-kubernetes #4428). It shows Warning Events as they come.
@@ -139,5 +170,5 @@ def _progress(pool: Pool, status: Mapping[str, Any], interval_s: float, now: flo
     # All other messages can wait until the next time: every node that joins changes them.
     identity = f"{after} since {waiting_since}"
     message = f"{after}: {settled['message']}"
-    event = _event(pool, "NotYetVerified", message, now, identity=identity)
+    event = _event(pool, PROGRESS, message, now, identity=identity)
     return Outcome(deadlines=deadlines, warnings=(event,))

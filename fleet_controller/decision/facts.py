@@ -31,6 +31,7 @@ class Facts:
     refusals: Mapping[str, Refusal]
     no_agents: Mapping[str, str]
     no_operands: Mapping[str, str]
+    other_plugins: Mapping[str, str]
     brought_keys: AbstractSet[str]
     gpu_pods: Mapping[str, int]
     proof_pods: Mapping[str, ProofPod]

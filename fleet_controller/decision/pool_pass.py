@@ -88,6 +88,7 @@ def _assess(node: Node, pool: Pool, facts: Facts) -> Assessment:
         facts.now,
         no_agent=facts.no_agents.get(node.name),
         no_operands=facts.no_operands.get(node.name),
+        other_plugin=facts.other_plugins.get(node.name),
     )
 
 

@@ -40,12 +40,34 @@ def assess(
     *,
     no_agent: str | None = None,
     no_operands: str | None = None,
+    other_plugin: str | None = None,
 ) -> Assessment:
     """Returns the condition that `node` should have as a member of `pool`, rollouts aside.
 
     no_agent: why its agent has not reported, if the cluster tells.
     no_operands: why NVIDIA's operands do not serve it, if the cluster tells.
+    other_plugin: the DaemonSet of others that registers its GPUs, if one does.
     """
+    assessment = _assess_with_operands(node, pool, report, now, no_agent, no_operands)
+    # The agents of pools with an engine for fractions report another plugin themselves.
+    if other_plugin is None or assessment.status == "True" or pool.shares is not None:
+        return assessment
+    message = (
+        f"{assessment.message.rstrip('.')}; DaemonSet {other_plugin} registers the node's GPUs "
+        "with the kubelet, too, which keeps the plugin that registered last: delete the DaemonSet, "
+        "or keep it off the pool's nodes with a nodeAffinity"
+    )
+    return replace(assessment, message=message)
+
+
+def _assess_with_operands(
+    node: Node,
+    pool: Pool,
+    report: Report | None,
+    now: float,
+    no_agent: str | None,
+    no_operands: str | None,
+) -> Assessment:
     assessment = _assess(node, pool, report, now, no_agent)
     if pool.driver and report is not None and report.owner_uid == node.uid:
         is_current = report.boot_id == node.boot_id and report.time > node.reports_after

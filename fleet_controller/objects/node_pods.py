@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from slicewright.apis.device_plugins import (
+    GKE_PLUGIN,
+    image_name,
+    is_for_gpus,
+    mounts_plugin_directory,
+)
 from slicewright.fleet_controller.objects.bounds import seconds, text
 from slicewright.fleet_controller.objects.shares import (
     PodShares,
@@ -50,6 +56,8 @@ class NodePod:
     """Image tag in the template of its DaemonSet, or empty if not known."""
     owner: str = ""
     """The DaemonSet of a pod that brings the driver."""
+    plugin: str = ""
+    """The DaemonSet of a pod that registers NVIDIA's GPUs with the kubelet."""
     created: float = 0.0
     """Seconds since the epoch."""
     node: str = ""
@@ -87,6 +95,7 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
         app=text(labels.get("app")),
         driver=driver,
         owner=text(owner["name"]) if driver else "",
+        plugin=_gpu_plugin(text(owner.get("name")), spec) if in_daemon_set else "",
         created=seconds(meta.get("creationTimestamp")),
         node=text(spec.get("nodeName")),
         shares=read_pod_shares(raw),
@@ -109,6 +118,30 @@ def unreadable_pod(raw: Mapping[str, Any], why: str, last: NodePod | None = None
         controlled=False,
         node=last.node if last else text(raw["spec"].get("nodeName")),
     )
+
+
+def _gpu_plugin(daemon_set: str, spec: Mapping[str, Any]) -> str:
+    """Returns the DaemonSet if its pod registers NVIDIA's GPUs with the kubelet, else an empty
+    text. GKE's own plugin does not count: GKE adds it to the node pools that need it.
+    """
+    if daemon_set.startswith(GKE_PLUGIN):
+        return ""
+    host_paths = [
+        (volume.get("hostPath") or {}).get("path") for volume in spec.get("volumes") or ()
+    ]
+    if not mounts_plugin_directory(filter(None, host_paths)):
+        return ""
+    containers = spec.get("containers") or ()
+    images = [container.get("image") or "" for container in containers]
+    variables = [entry for container in containers for entry in container.get("env") or ()]
+    of_nvidia = GKE_PLUGIN not in map(image_name, images) and is_for_gpus(
+        daemon_set,
+        images,
+        runtime_class=spec.get("runtimeClassName") or "",
+        selected_labels=spec.get("nodeSelector") or {},
+        words=[variable["name"] for variable in variables],
+    )
+    return daemon_set if of_nvidia else ""
 
 
 def driver_tag(pod_spec: Mapping[str, Any]) -> str:

@@ -75,13 +75,22 @@ def drain(
 
 
 def list_pods(pods: Mapping[str, str] | Sequence[NodePod]) -> str:
-    """Returns the first few pods, with the cause that keeps each."""
-    if isinstance(pods, Mapping):
-        texts = [f"{name} ({why})" for name, why in sorted(pods.items())]
-    else:
-        texts = [pod.path for pod in pods]
-    more = len(texts) - _MOST_LISTED
-    return ", ".join(texts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    """Returns the first few pods. A mapping has the cause that keeps each: the first few causes are
+    listed, with the first few pods of each.
+    """
+    if not isinstance(pods, Mapping):
+        return _first_few([pod.path for pod in pods])
+    held: dict[str, list[str]] = {}
+    for name, why in sorted(pods.items()):
+        held.setdefault(why, []).append(name)
+    texts = [f"{_first_few(names)} ({why})" for why, names in held.items()]
+    more = sum(len(names) for names in [*held.values()][_MOST_LISTED:])
+    return ", ".join(texts[:_MOST_LISTED]) + (f" and {more} more" if more else "")
+
+
+def _first_few(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def explain_refusal(body: Mapping[str, Any], message: str) -> str:

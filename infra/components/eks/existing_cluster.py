@@ -23,6 +23,7 @@ def find(cluster: EksClusterPlan, provider: aws.Provider) -> ExistingCluster:
     """The live cluster with the plan's name. Raises RunError if nodes cannot join it."""
     live = aws.eks.get_cluster(name=cluster.name, opts=pulumi.InvokeOptions(provider=provider))
     _check_joinable(cluster, live)
+    _tell_of_auto_mode(cluster, live)
     match cluster.network:
         case ExistingNetwork(subnets=subnets):
             where, subnet_ids = "cluster.network.subnets", list(subnets)
@@ -53,4 +54,14 @@ def _check_joinable(cluster: EksClusterPlan, live: aws.eks.GetClusterResult) -> 
             "EKS refuses access entries; remove them, or allow both with `aws eks "
             f"update-cluster-config --name {cluster.name} --access-config "
             "authenticationMode=API_AND_CONFIG_MAP`, which cannot be reverted"
+        )
+
+
+def _tell_of_auto_mode(cluster: EksClusterPlan, live: aws.eks.GetClusterResult) -> None:
+    """Source: terraform-aws-modules/terraform-aws-eks #3256: without the add-ons no node joins."""
+    if any(config.enabled for config in live.compute_configs or ()):
+        pulumi.log.info(
+            f"cluster.existing: cluster {cluster.name} has EKS Auto Mode. Its own nodes cannot be "
+            "partitioned: the pools are node groups beside them, and need the add-ons vpc-cni and "
+            "kube-proxy (`slicewright doctor` looks for a CNI plugin)"
         )

@@ -83,6 +83,11 @@ NEEDLESS: Mapping[tuple[str, str], str] = {
         for fleet in ("GkeFleet", "EksFleet", "ByoFleet")
         for key in ("extend", "base", "bases", "inherit", "inherits", "include", "includes")
     },
+    **dict.fromkeys(
+        (("TimeSlicing", "devices"), ("Mps", "devices")),
+        "remove it: NVIDIA's device plugin shares all GPUs of a node or none; nodes whose GPUs "
+        "stay whole need a pool without sharing",
+    ),
     ("GkePool", "confidential"): "remove it: slicewright makes no confidential nodes, whose GPUs "
     "Google's installer does not partition",
 }

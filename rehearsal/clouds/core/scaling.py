@@ -39,16 +39,35 @@ class Limits:
     per_zone: int | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScaleUp:
+    """The nodes to add to one group."""
+
+    pool: str
+    zone: str
+    size: int
+    """Nodes of the group before."""
+    added: int
+    limit: int | None
+    """The most nodes that the group may have."""
+    pods: tuple[JsonObject, ...]
+    """The pods that are to run on the added nodes."""
+
+
 def scale_up(
     pods: Sequence[JsonObject], groups: Sequence[Group], limits: Mapping[str, Limits]
-) -> Mapping[tuple[str, str], int]:
-    """Pool and zone -> nodes to add, so that each pod is scheduled that can be.
+) -> Sequence[ScaleUp]:
+    """The nodes to add, so that each pod is scheduled that can be.
 
     Nodes that are still joining count as if they were there. Of several groups that would do, the
     one with the smallest nodes is taken, and in it the zone with the fewest.
     """
     nodes = [group.node for group in groups for _ in range(group.joining)]
+    joining = len(nodes)
+    new: list[Group] = []
+    """The groups of the added nodes, which follow those that are joining."""
     added: Counter[tuple[str, str]] = Counter()
+    placed_pods: dict[tuple[str, str], list[JsonObject]] = {}
     for pod in pods:
         at = next(
             ((i, remaining) for i, node in enumerate(nodes) if (remaining := placed(pod, node))),
@@ -56,6 +75,9 @@ def scale_up(
         )
         if at is not None:
             nodes[at[0]] = at[1]
+            if at[0] >= joining:
+                group = new[at[0] - joining]
+                placed_pods[group.pool, group.zone].append(pod)
             continue
         able = [
             (group, node)
@@ -67,7 +89,20 @@ def scale_up(
             group, node = min(able, key=lambda a: _cost(a[0], added))
             added[group.pool, group.zone] += 1
             nodes.append(node)
-    return added
+            new.append(group)
+            placed_pods.setdefault((group.pool, group.zone), []).append(pod)
+    return [
+        ScaleUp(
+            pool=group.pool,
+            zone=group.zone,
+            size=group.size,
+            added=added[group.pool, group.zone],
+            limit=limits[group.pool].per_zone or limits[group.pool].total,
+            pods=tuple(placed_pods[group.pool, group.zone]),
+        )
+        for group in groups
+        if added[group.pool, group.zone]
+    ]
 
 
 def _cost(group: Group, added: Mapping[tuple[str, str], int]) -> tuple[Decimal, Decimal, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from slicewright.apis.device_plugins import image_name
 from slicewright.doctor.checks.gpu_owners import (
     DRA_DRIVER,
     ENGINE_ANNOTATIONS,
@@ -13,7 +14,6 @@ from slicewright.doctor.checks.gpu_owners import (
     DeviceOwners,
     GpuOperator,
     OwnerAnswers,
-    last_part,
 )
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.kubeapi import ApiError, Client, JsonObject, Unreachable, list_all
@@ -47,7 +47,7 @@ def device_owners(client: Client) -> DeviceOwners:
             sorted(
                 raw["metadata"]["namespace"]
                 for raw in _objects(client, "/apis/apps/v1/deployments")
-                if any(last_part(c["image"]) == _OPERATOR_IMAGE for c in _containers(raw))
+                if any(image_name(c["image"]) == _OPERATOR_IMAGE for c in _containers(raw))
             )
         ),
         device_classes=_names(raw for raw in _dra(client, "deviceclasses") if _selects_gpus(raw)),
@@ -81,9 +81,18 @@ def _daemonset(raw: JsonObject) -> DaemonSet:
         host_paths=tuple(v["hostPath"]["path"] for v in volumes if v.get("hostPath")),
         words=tuple(_words(raw)),
         node_selector=dict(pod.get("nodeSelector") or {}),
+        required_affinity=tuple(_affinity_terms(pod)),
         runtime_class=pod.get("runtimeClassName") or "",
         tolerations=tuple(pod.get("tolerations") or ()),
     )
+
+
+def _affinity_terms(pod: JsonObject) -> Iterator[tuple[JsonObject, ...]]:
+    """Yields the expressions on labels. A term that only names nodes may match any of them."""
+    affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        yield tuple(term.get("matchExpressions") or ())
 
 
 def _words(raw: JsonObject) -> Iterator[str]:

@@ -11,24 +11,21 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from slicewright.apis.device_plugins import (
+    GKE_PLUGIN,
+    image_name,
+    is_for_gpus,
+    mounts_plugin_directory,
+)
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
 from slicewright.infra.plan import PoolPlan
 
 DRA_DRIVER: Final = "gpu.nvidia.com"
 """The name in the DeviceClass and the ResourceSlices of NVIDIA's DRA driver for GPUs."""
-_PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
-"""Source: Kubernetes docs, "Device Plugins"."""
-_MANAGED_PLUGIN: Final = "nvidia-gpu-device-plugin"
-"""GKE's own plugin, which GKE adds to its node pools and slicewright relies on."""
-_DEVICE_PLUGINS: Final = ("k8s-device-plugin", _MANAGED_PLUGIN, "volcano-vgpu-device-plugin")
+_DEVICE_PLUGINS: Final = ("k8s-device-plugin", GKE_PLUGIN, "volcano-vgpu-device-plugin")
 _DRA_IMAGES: Final = ("dra-driver-nvidia-gpu", "k8s-dra-driver-gpu", "k8s-dra-driver")
 _MIG_MANAGERS: Final = ("k8s-mig-manager", "mig-manager", "nvidia-mig-manager")
 _DISCOVERIES: Final = ("gpu-feature-discovery",)
-_OTHER_HARDWARE: Final = re.compile(
-    r"efa|neuron|sriov|rdma|tpu|habana|gaudi|intel|amd-|rocm|fpga|smarter|kubevirt", re.I
-)
-"""Matches names and images of device plugins for other hardware."""
-_FOR_GPUS: Final = re.compile(r"nvidia|gpu|cuda|hami", re.I)
 _DYNAMIC_MIG: Final = re.compile(r"DynamicMIG=true")
 _MIG_LABEL: Final = "nvidia.com/mig.config"
 _STARTUP_TAINT: Final = "startup-taint.cluster-autoscaler.kubernetes.io/"
@@ -52,6 +49,10 @@ class DaemonSet:
     words: tuple[str, ...] = ()
     """Commands, arguments, and environment as NAME=VALUE of its containers."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    required_affinity: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+    """The terms of the required node affinity, each with its expressions on labels. A node must
+    match one of them. Empty: any node.
+    """
     runtime_class: str = ""
     tolerations: tuple[Mapping[str, Any], ...] | None = None
     """None: unknown, so it may run anywhere."""
@@ -128,7 +129,7 @@ def owner_findings(
         for daemonset in answer
         if not daemonset.of_operator
         and daemonset.namespace not in own_namespaces
-        and (daemonset.pods or _may_reach(daemonset, places))
+        and _may_reach(daemonset, places)
     ]
     findings = [finding for daemonset in foreign for finding in _of_daemonset(daemonset)]
     if not any(finding.subject == subject for finding in findings):
@@ -220,58 +221,82 @@ ENGINE_ANNOTATIONS: Final = tuple(_ENGINES)
 
 
 def _runs(daemonset: DaemonSet, images: tuple[str, ...], program: str) -> bool:
-    by_image = any(last_part(image) in images for image in daemonset.images)
+    by_image = any(image_name(image) in images for image in daemonset.images)
     return by_image or any(program in word for word in daemonset.words)
 
 
 def _is_dra_driver(daemonset: DaemonSet) -> bool:
     """ComputeDomains alone share no GPU: their plugin may run beside the device plugin."""
-    if not any(last_part(image) in _DRA_IMAGES for image in daemonset.images):
+    if not any(image_name(image) in _DRA_IMAGES for image in daemonset.images):
         return any("gpu-kubelet-plugin" in word for word in daemonset.words)
     programs = [word for word in daemonset.words if word.endswith("-kubelet-plugin")]
     return not programs or any("gpu-kubelet-plugin" in word for word in programs)
 
 
 def _is_mig_manager(daemonset: DaemonSet) -> bool:
-    by_image = any(last_part(image) in _MIG_MANAGERS for image in daemonset.images)
+    by_image = any(image_name(image) in _MIG_MANAGERS for image in daemonset.images)
     return by_image or any(_MIG_LABEL in w or "mig-parted" in w for w in daemonset.words)
 
 
 def _is_device_plugin(daemonset: DaemonSet) -> bool:
-    if any(last_part(image) in _DEVICE_PLUGINS for image in daemonset.images):
+    if any(image_name(image) in _DEVICE_PLUGINS for image in daemonset.images):
         return not _runs(daemonset, (), "gpu-feature-discovery") or _mounts_plugins(daemonset)
-    names = " ".join((daemonset.name, *daemonset.images))
-    for_gpus = (
-        _FOR_GPUS.search(names)
-        or daemonset.runtime_class == "nvidia"
-        or any(key.startswith("nvidia.com/") for key in daemonset.node_selector)
-        or any(word.startswith("NVIDIA_") for word in daemonset.words)
+    return _mounts_plugins(daemonset) and is_for_gpus(
+        daemonset.name,
+        daemonset.images,
+        runtime_class=daemonset.runtime_class,
+        selected_labels=daemonset.node_selector,
+        words=daemonset.words,
     )
-    return bool(_mounts_plugins(daemonset) and for_gpus and not _OTHER_HARDWARE.search(names))
 
 
 def _mounts_plugins(daemonset: DaemonSet) -> bool:
-    return any(path.rstrip("/").startswith(_PLUGIN_DIRECTORY) for path in daemonset.host_paths)
+    return mounts_plugin_directory(daemonset.host_paths)
 
 
 def is_managed_by_gke(daemonset: DaemonSet) -> bool:
     return daemonset.namespace == "kube-system" and any(
-        last_part(image) == _MANAGED_PLUGIN for image in daemonset.images
+        image_name(image) == GKE_PLUGIN for image in daemonset.images
     )
 
 
 def _may_reach(daemonset: DaemonSet, pools: Iterable[Pool]) -> bool:
     """True if its pods would come to nodes of a pool, at the latest when the startup taint goes."""
+    return any(
+        _may_select(daemonset, pool) and (daemonset.pods or _tolerates_taints(daemonset, pool))
+        for pool in pools
+    )
+
+
+def _may_select(daemonset: DaemonSet, pool: Pool) -> bool:
+    """False if the pool's own labels keep it away. Other labels of the nodes are unknown."""
+    terms = daemonset.required_affinity
+    return all(pool.labels.get(k, v) == v for k, v in daemonset.node_selector.items()) and (
+        not terms or any(all(_may_match(e, pool.labels) for e in term) for term in terms)
+    )
+
+
+def _may_match(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Source: Kubernetes API, NodeSelectorRequirement."""
+    value, values = labels.get(expression["key"]), expression.get("values") or ()
+    if value is None:
+        return True
+    match expression["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case operator:
+            return bool(operator != "DoesNotExist")
+
+
+def _tolerates_taints(daemonset: DaemonSet, pool: Pool) -> bool:
     if daemonset.tolerations is None:
         return False
-    return any(
-        all(pool.labels.get(k, v) == v for k, v in daemonset.node_selector.items())
-        and all(
-            any(_tolerates(toleration, *taint) for toleration in daemonset.tolerations)
-            for taint in pool.taints
-            if taint[2] != "PreferNoSchedule" and not taint[0].startswith(_STARTUP_TAINT)
-        )
-        for pool in pools
+    return all(
+        any(_tolerates(toleration, *taint) for toleration in daemonset.tolerations)
+        for taint in pool.taints
+        if taint[2] != "PreferNoSchedule" and not taint[0].startswith(_STARTUP_TAINT)
     )
 
 
@@ -285,7 +310,3 @@ def _tolerates(toleration: Mapping[str, Any], key: str, value: str | None, effec
     return toleration.get("operator") == "Exists" or (toleration.get("value") or "") == (
         value or ""
     )
-
-
-def last_part(image: str) -> str:
-    return image.split("@")[0].rsplit("/", 1)[-1].split(":")[0]

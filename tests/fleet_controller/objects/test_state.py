@@ -467,6 +467,21 @@ class TestWarningEvent:
         assert read_warning(raw) == WarningEvent(name=f"halves.{'0' * 16}", last_seen=last_seen)
 
     @pytest.mark.parametrize(
+        ("reason", "message", "progress"),
+        [
+            ("NotYetVerified", "after 10 s: n1 NoReport: no pod", "n1 NoReport: no pod"),
+            ("NotYetVerified", "after 10 s: " + "x" * 1012, "x" * 900),
+            ("NotYetVerified", "no cause", ""),
+            ("WrongLayout", "node n1: GPU 0: wrong", ""),
+        ],
+    )
+    def test_cause_of_progress_is_read(self, reason: str, message: str, progress: str) -> None:
+        raw = {**_event(f"halves.{'0' * 16}"), "reason": reason, "message": message}
+        warning = read_warning(raw)
+        assert warning is not None
+        assert warning.progress == progress
+
+    @pytest.mark.parametrize(
         "name", ["halves.1", f"other.{'0' * 16}", f"halves.{'0' * 17}", f"halves.{'G' * 16}"]
     )
     def test_an_event_of_somebody_else_is_skipped(self, name: str) -> None:

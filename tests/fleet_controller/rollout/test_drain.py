@@ -155,6 +155,16 @@ def test_three_pods_are_shown() -> None:
     assert list_pods({"ai/b": "x", "ai/a": "y"}) == "ai/a (y), ai/b (x)"
 
 
+def test_cause_of_several_pods_is_given_once() -> None:
+    """A disruption budget holds all pods of a Deployment, and its text is long."""
+    budget = "The disruption budget infer needs 4 healthy pods and has 4 currently"
+    held = {f"ai/{name}": budget for name in "abcdef"} | {"ai/g": "a static pod"}
+    assert list_pods(held) == f"ai/a, ai/b, ai/c and 3 more ({budget}), ai/g (a static pod)"
+    assert list_pods({"ai/b": "x", "ai/a": "x", "ai/c": "y"}) == "ai/a, ai/b (x), ai/c (y)"
+    many = {f"ai/{n}": f"cause {n}" for n in "abcde"} | {"ai/f": "cause e"}
+    assert list_pods(many) == ("ai/a (cause a), ai/b (cause b), ai/c (cause c) and 3 more")
+
+
 def test_refused_eviction_names_the_budget() -> None:
     assert explain_refusal(BUDGET, "m") == (
         "The disruption budget web needs 2 healthy pods and has 2 currently"

@@ -64,3 +64,33 @@ def test_word_of_another_system_says_what_to_do_instead(key: str, answer: str) -
 def test_partition_by_dra_says_what_to_do_instead() -> None:
     said = refusal(FLEET | {"node_pools": [POOL | {"partition": {"mode": "dra"}}]})
     assert "not by DRA" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "answer"),
+    [
+        (
+            "sharing",
+            {"mode": "time-slicing", "replicas": {"gpu": 2}, "devices": [0]},
+            "NVIDIA's device plugin shares all GPUs of a node or none",
+        ),
+        (
+            "sharing",
+            {"mode": "mps", "replicas": {"gpu": 2}, "devices": [0]},
+            "NVIDIA's device plugin shares all GPUs of a node or none",
+        ),
+        ("mig_strategy", "single", "write gpu_operator.mig_strategy: one strategy for all pools"),
+    ],
+)
+def test_key_that_belongs_elsewhere_says_where(key: str, value: Any, answer: str) -> None:
+    whole = {name: field for name, field in POOL.items() if name != "partition"}
+    said = refusal(FLEET | {"node_pools": [whole | {key: value}]})
+    assert answer in said
+    assert "known keys" not in said
+
+
+def test_confidential_nodes_are_refused_with_the_reason() -> None:
+    pool = {"name": "a", "machine_type": "a3-highgpu-1g", "nodes": {"count": 1}}
+    cluster = {"name": "c", "location": "us-central1"}
+    fleet = {"cloud": "gke", "cluster": cluster, "node_pools": [pool | {"confidential": True}]}
+    assert "slicewright makes no confidential nodes" in refusal(fleet)

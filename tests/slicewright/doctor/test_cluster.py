@@ -18,6 +18,7 @@ from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.slicewright.doctor.test_cluster_checks import ADAPTERS, SCALED, fleet
 
 APIS = "/apis/apiregistration.k8s.io/v1/apiservices"
+KEPT_OFF = {"key": "slicewright.io/pool", "operator": "DoesNotExist"}
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,13 @@ def test_owners_of_gpus_are_read_by_their_effect(kubeconfig: Path) -> None:
             "volumes": [directory],
             "nodeSelector": {"gpu": "on"},
             "tolerations": [{"operator": "Exists"}],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [KEPT_OFF]}]
+                    }
+                }
+            },
         },
     }
     client.create(
@@ -118,4 +126,5 @@ def test_owners_of_gpus_are_read_by_their_effect(kubeconfig: Path) -> None:
     (plugin,) = daemonsets(client)
     assert plugin.host_paths == ("/var/lib/kubelet/device-plugins",)
     assert plugin.words == ("--feature-gates=DynamicMIG=true", "NVIDIA_VISIBLE_DEVICES=all")
+    assert plugin.required_affinity == ((KEPT_OFF,),)
     assert (plugin.node_selector, plugin.tolerations) == ({"gpu": "on"}, ({"operator": "Exists"},))

@@ -14,6 +14,7 @@ from slicewright.doctor.checks.eks import existing as eks_existing_checks
 from slicewright.doctor.checks.eks.existing import ExistingEksCluster
 from slicewright.doctor.checks.gke import existing as gke_existing_checks
 from slicewright.doctor.checks.gke.existing import ExistingGkeCluster
+from slicewright.doctor.checks.gpu_owners import DaemonSet, DeviceOwners, OwnerAnswers
 from slicewright.doctor.checks.reach import Reach, reach
 from slicewright.doctor.findings import Finding, NotAnswered
 from slicewright.infra import plan, stack_file
@@ -100,6 +101,52 @@ def test_only_the_missing_parts_of_an_eks_cluster_are_named(
 ) -> None:
     (found,) = of_eks(**changed)
     assert (found.verdict, found.detail, found.remedy) == ("fails", said, remedy)
+
+
+def inside(daemonsets: Any) -> OwnerAnswers:
+    return OwnerAnswers(policies=(), owners=DeviceOwners(), daemonsets=daemonsets)
+
+
+CNI = DaemonSet(
+    namespace="kube-system",
+    name="aws-node",
+    images=("602401143452.dkr.ecr.eu-west-1.amazonaws.com/amazon-k8s-cni:v1.20",),
+    pods=0,
+    of_operator=False,
+    host_paths=("/opt/cni/bin", "/etc/cni/net.d"),
+)
+
+
+def test_auto_mode_without_a_cni_plugin_keeps_node_groups_from_joining() -> None:
+    """Auto Mode has networking for its own nodes only. Source: terraform-aws-eks #3256."""
+    (found,) = of_eks(auto_mode=True, inside=inside(()))
+    assert found.verdict == "fails"
+    assert found.subject == "EKS Auto Mode of existing cluster p4d-cluster in eu-west-1"
+    assert "no DaemonSet of a CNI plugin" in found.detail
+    add = "aws eks create-addon --cluster-name p4d-cluster --region eu-west-1 --addon-name"
+    assert f"{add} vpc-cni" in found.remedy
+    assert f"{add} kube-proxy" in found.remedy
+    assert of_eks(auto_mode=True, inside=inside((CNI,))) == []
+    assert of_eks(auto_mode=False, inside=inside(())) == []
+
+
+def test_auto_mode_is_named_with_its_limits() -> None:
+    fleet = plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
+    assert isinstance(fleet, EksFleetPlan)
+    answer = dataclasses.replace(EKS, auto_mode=True, inside=inside((CNI,)))
+    findings = list(eks_existing_checks.existing_cluster(fleet, answer))
+    (auto,) = (f for f in findings if f.subject.startswith("EKS Auto Mode"))
+    assert auto.detail == (
+        "is on: its own nodes cannot be partitioned; the pools are node groups beside them"
+    )
+
+
+@pytest.mark.parametrize("unknown", [None, inside(SILENT)])
+def test_networking_of_auto_mode_that_is_not_known_never_passes(
+    unknown: OwnerAnswers | None,
+) -> None:
+    (found,) = of_eks(auto_mode=True, inside=unknown)
+    assert found.verdict == "not asked"
 
 
 @pytest.mark.parametrize(

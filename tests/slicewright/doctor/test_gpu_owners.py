@@ -183,6 +183,48 @@ def test_plugin_that_waits_for_nodes_of_the_pools_is_named() -> None:
     assert of_daemonset(image, pods=0, tolerations=tolerated, node_selector={"kind": "cpu"}) == []
 
 
+def of_required(*expressions: dict[str, Any]) -> Any:
+    return (tuple(expressions),)
+
+
+KEPT_OFF = of_required({"key": "kind", "operator": "NotIn", "values": ["gpu-large"]})
+
+
+@pytest.mark.parametrize("pods", [0, 2])
+@pytest.mark.parametrize(
+    ("affinity", "reaches"),
+    [
+        (KEPT_OFF, False),
+        (of_required({"key": "kind", "operator": "DoesNotExist"}), False),
+        (of_required({"key": "kind", "operator": "In", "values": ["cpu"]}), False),
+        (of_required({"key": "kind", "operator": "In", "values": ["gpu-large"]}), True),
+        (of_required({"key": "kind", "operator": "Exists"}), True),
+        # Labels that others add to the nodes are unknown.
+        (of_required({"key": "nvidia.com/gpu.present", "operator": "Exists"}), True),
+        (of_required({"key": "team", "operator": "NotIn", "values": ["a"]}), True),
+        ((*KEPT_OFF, *of_required({"key": "zone", "operator": "Exists"})), True),
+        ((), True),
+    ],
+)
+def test_plugin_that_is_kept_off_the_pools_is_no_finding(
+    affinity: Any, *, reaches: bool, pods: int
+) -> None:
+    """It is the remedy that the finding gives."""
+    findings = of_daemonset(
+        "nvcr.io/nvidia/k8s-device-plugin:v0.14.1",
+        pods=pods,
+        tolerations=({"operator": "Exists"},),
+        required_affinity=affinity,
+    )
+    assert bool(findings) is reaches
+
+
+def test_plugin_of_other_nodes_alone_is_no_finding() -> None:
+    image = "nvcr.io/nvidia/k8s-device-plugin:v0.14.1"
+    assert of_daemonset(image, pods=2, node_selector={"kind": "cpu"}) == []
+    assert len(of_daemonset(image, pods=2, node_selector={"kind": "gpu-large"})) == 1
+
+
 def test_unknown_owners_never_pass() -> None:
     subjects = {f.subject for f in wrong(owners=SILENT)}
     assert subjects == {"GPU operator", "owners of GPUs by DRA"}

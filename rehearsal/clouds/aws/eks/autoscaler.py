@@ -27,6 +27,7 @@ from slicewright.rehearsal.clouds.aws.iam import ACCOUNT
 from slicewright.rehearsal.clouds.aws.machines import machines
 from slicewright.rehearsal.clouds.aws.role_policies import allows
 from slicewright.rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from slicewright.rehearsal.clouds.core.autoscaler_events import tell_pods
 from slicewright.rehearsal.clouds.core.context import Context
 from slicewright.rehearsal.clouds.core.node_api import NodeApi
 from slicewright.rehearsal.clouds.core.pod_fit import SchedulableNode, amount, empty_node
@@ -82,18 +83,18 @@ class Autoscaler:
         ]
         nodes = {n["metadata"]["name"]: n for n in api.listed("/api/v1/nodes")}
         pods = api.listed("/api/v1/pods")
-        if self._grow(key, groups, nodes, waiting(pods), role):
+        if self._grow(groups, nodes, waiting(pods), role, api):
             self._added_at[key] = self._clock()
         elif settings.scale_down:
             self._shrink(key, groups, nodes, pods, settings, role)
 
     def _grow(
         self,
-        key: str,
         own_groups: Sequence[NodeGroupRecord],
         nodes: Mapping[str, JsonObject],
         pods: Sequence[JsonObject],
         role: JsonObject,
+        api: NodeApi,
     ) -> bool:
         """Whether nodes are added."""
         if not pods:
@@ -104,11 +105,15 @@ class Autoscaler:
             for item in own_groups
         }
         grown = False
-        for (group, _), count in scale_up(pods, groups, limits).items():
-            item = next(group_record for group_record in own_groups if group_record["key"] == group)
-            if _may(role, "autoscaling:SetDesiredCapacity", item):
-                desired = item["nodegroup"]["scalingConfig"]["desiredSize"] + count
-                grown |= self._groups.resize(group, desired)
+        for step in scale_up(pods, groups, limits):
+            item = next(record for record in own_groups if record["key"] == step.pool)
+            if not _may(role, "autoscaling:SetDesiredCapacity", item):
+                continue
+            desired = item["nodegroup"]["scalingConfig"]["desiredSize"] + step.added
+            if self._groups.resize(step.pool, desired):
+                grown = True
+                (group,) = item["nodegroup"]["resources"]["autoScalingGroups"]
+                tell_pods(api, step, group=group["name"])
         return grown
 
     def _group(

@@ -159,9 +159,9 @@ class _Pass:
         }
         groups = [self._group(pool, overlays) for pool in able]
         by_name = {pool["metadata"]["name"]: pool for pool in able}
-        for (name, _), count in scale_up(pods, groups, limits).items():
-            for _ in range(count):
-                self._claim(by_name[name])
+        for step in scale_up(pods, groups, limits):
+            for _ in range(step.added):
+                self._claim(by_name[step.pool])
 
     def _group(self, pool: JsonObject, overlays: Sequence[JsonObject]) -> Group:
         mine = self._claims_of(pool)

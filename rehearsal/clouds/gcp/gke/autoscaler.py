@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from slicewright.kubeapi import JsonObject
+from slicewright.rehearsal.clouds.core.autoscaler_events import tell_pods
 from slicewright.rehearsal.clouds.core.context import Context
 from slicewright.rehearsal.clouds.core.node_api import NodeApi
 from slicewright.rehearsal.clouds.core.pod_fit import empty_node
@@ -43,11 +44,20 @@ class Autoscaler:
         usable = {n["metadata"]["name"] for n in api.listed("/api/v1/nodes") if _is_usable(n)}
         groups = [g for pool in pools for g in groups_of(pool, usable, project=project)]
         limits = {p["key"]: limit for p in pools if (limit := limits_of(p))}
-        added = scale_up(pods, groups, limits)
+        steps = scale_up(pods, groups, limits)
         for pool in pools:
-            zones = {zone: n for (key, zone), n in added.items() if key == pool["key"]}
-            if zones:
-                self._pools.scale_up(pool["key"], zones)
+            zones = {step.zone: step for step in steps if step.pool == pool["key"]}
+            if not zones:
+                continue
+            grown = self._pools.scale_up(pool["key"], {z: s.added for z, s in zones.items()})
+            for zone in grown:
+                tell_pods(api, zones[zone], group=self._instance_group(pool, zone))
+
+    def _instance_group(self, pool: NodePoolRecord, zone: str) -> str:
+        """The URL of the pool's nodes in a zone, cluster-autoscaler's name for them."""
+        urls: Sequence[str] = self._pools.describe(pool)["instanceGroupUrls"]
+        url = next(url for url in urls if f"/zones/{zone}/" in url)
+        return url.replace("/instanceGroupManagers/", "/instanceGroups/")
 
 
 def limits_of(item: NodePoolRecord) -> Limits | None:

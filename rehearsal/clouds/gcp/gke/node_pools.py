@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from slicewright.kubeapi import JsonObject
@@ -227,8 +227,9 @@ class NodePools:
             pool=pool["name"], labels=pool["config"].get("labels", {}), index=index, zone=zone
         )
 
-    def scale_up(self, key: str, added: Mapping[str, int]) -> None:
-        """By the autoscaler, which does nothing while an operation changes the pool.
+    def scale_up(self, key: str, added: Mapping[str, int]) -> Collection[str]:
+        """By the autoscaler, which does nothing while an operation changes the pool. Returns the
+        zones that get nodes.
 
         added: zone -> nodes. Zones without stock get none, and no zone if there is no quota: the
         autoscaler asks again at its next look.
@@ -244,6 +245,8 @@ class NodePools:
                 item["scaled"] = {zone: n + new.get(zone, 0) for zone, n in counts.items()}
                 self._store.put(NODE_POOLS, key, item)
                 self._context.tasks.begin("container.nodePools.scaleUp", target=key)
+            return new.keys()
+        return ()
 
     def _finish_retry(self, arguments: JsonObject) -> None:
         with contextlib.suppress(CloudError):  # it is in the pool's status

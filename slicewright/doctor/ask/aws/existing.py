@@ -66,6 +66,7 @@ def ask_existing(
         )
         if cluster.pod_identities
         else {},
+        auto_mode=bool(description.get("computeConfig", {}).get("enabled")),
         inside=_inside(session, cluster, description) if may_ask(reached) else None,
     )
 

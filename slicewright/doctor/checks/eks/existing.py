@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from slicewright.doctor.checks.gpu_owners import OwnerAnswers
 from slicewright.doctor.checks.reach import Reach
@@ -18,6 +19,9 @@ from slicewright.doctor.findings import (
 )
 from slicewright.infra import manifests
 from slicewright.infra.plan import NODE_MONITORING, EksFleetPlan
+
+_CNI_DIRECTORIES: Final = ("/etc/cni", "/opt/cni")
+"""The directories of a node that every CNI plugin writes. Source: containerd docs, CNI."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,8 @@ class ExistingEksCluster:
     associations: Answer[Mapping[tuple[str, str], str]] = field(default_factory=dict)
     """Namespace and service account -> ID of its pod identity. Asked for only if the plan has any.
     """
+    auto_mode: bool = False
+    """True if EKS Auto Mode creates nodes in it."""
     inside: OwnerAnswers | None = None
     """The owners of GPUs in it. None: it was not asked."""
 
@@ -67,6 +73,8 @@ def existing_cluster(
     yield _reach(fleet, answer)
     yield from _monitored(fleet, answer.monitored)
     yield from _mode(fleet, answer.mode, subject)
+    if answer.auto_mode:
+        yield _auto_mode(fleet, answer.inside, subject)
     for kind, listed in (
         ("node groups", answer.groups),
         ("access entries", answer.principals),
@@ -158,6 +166,34 @@ def _mode(fleet: EksFleetPlan, mode: str, subject: str) -> Iterator[Finding]:
         "remove cluster.access, or allow both modes, which cannot be reverted: aws eks "
         f"update-cluster-config --name {fleet.cluster.name} --region {fleet.cluster.region} "
         "--access-config authenticationMode=API_AND_CONFIG_MAP",
+    )
+
+
+def _auto_mode(fleet: EksFleetPlan, inside: OwnerAnswers | None, subject: str) -> Finding:
+    """Checks that nodes of node groups get a network: Auto Mode has one for its own nodes only.
+
+    Source: terraform-aws-modules/terraform-aws-eks #3256.
+    """
+    auto_mode = f"EKS Auto Mode of {subject}"
+    if inside is None:
+        return not_asked(auto_mode, NotAnswered(why="the cluster's endpoint was not asked"))
+    if isinstance(inside.daemonsets, NotAnswered):
+        return not_asked(auto_mode, inside.daemonsets)
+    paths = [path for daemonset in inside.daemonsets for path in daemonset.host_paths]
+    if any(path.startswith(_CNI_DIRECTORIES) for path in paths):
+        return ok(
+            auto_mode,
+            "is on: its own nodes cannot be partitioned; the pools are node groups beside them",
+        )
+    add = (
+        f"aws eks create-addon --cluster-name {fleet.cluster.name} --region "
+        f"{fleet.cluster.region} --addon-name"
+    )
+    return fails(
+        auto_mode,
+        "is on, and the cluster has no DaemonSet of a CNI plugin: Auto Mode has a network for its "
+        "own nodes only, so the pools' nodes would stay NotReady",
+        f"{add} vpc-cni; {add} kube-proxy",
     )
 
 

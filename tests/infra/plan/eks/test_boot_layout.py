@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from slicewright.infra import catalog, geometry, manifests, plan, stack_file
-from slicewright.infra.manifests.eks.karpenter import node_class
+from slicewright.infra.manifests.eks.karpenter import (
+    karpenter_plan,
+    node_class,
+    node_overlay,
+    node_pool,
+)
 from slicewright.infra.manifests.rollout_warnings import rollout_warnings
 from slicewright.infra.plan.partition.boot import boot_layout
 from slicewright.rehearsal.clouds.aws.ec2.user_data import node_config
@@ -116,15 +121,44 @@ def test_another_layout_has_another_name() -> None:
     assert len(digests) == len(tuple(geometry.layouts(gpu)))
 
 
-def test_karpenters_nodes_get_the_same_program() -> None:
-    fleet = planned(
+def by_karpenter(layout: dict[str, int]) -> plan.EksFleetPlan:
+    return planned(
         {"autoscaler": {"mode": "karpenter"}, "version": "1.34"},
-        partition=boot(layout={"3g.40gb": 2}),
+        partition=boot(layout=layout),
         nodes={"min": 0, "max": 2},
         release_version="1.34.0-20260714",
     )
-    spec = node_class(fleet.pools[0], role="r", subnet_ids=["s"], security_group="g")
+
+
+def class_and_pool(fleet: plan.EksFleetPlan) -> tuple[Any, Any]:
+    (pool,) = fleet.pools
+    spec = node_class(pool, role="r", subnet_ids=["s"], security_group="g")
+    return spec, node_pool(pool, karpenter_plan(fleet))
+
+
+def test_karpenters_nodes_get_the_same_program() -> None:
+    fleet = by_karpenter({"3g.40gb": 2})
+    spec, of_nodes = class_and_pool(fleet)
     assert "slicewright-layout.service" in spec["userData"]
+    labels = of_nodes["template"]["metadata"]["labels"]
+    assert labels["nvidia.com/gpu.deploy.mig-manager"] == "false"
+    startup = [taint["key"] for taint in of_nodes["template"]["spec"]["startupTaints"]]
+    assert startup == ["startup-taint.cluster-autoscaler.kubernetes.io/slicewright"]
+    overlay = node_overlay(fleet.pools[0])
+    assert overlay is not None
+    assert overlay["capacity"] == {"nvidia.com/mig-3g.40gb": "16"}
+    manager = manifests.operator_values(fleet, manifests.operator_files(fleet))["migManager"]
+    assert (manager["enabled"], manager["config"]["default"]) == (False, "")
+
+
+def test_karpenter_replaces_the_nodes_of_another_boot_layout() -> None:
+    before, after = by_karpenter({"3g.40gb": 2}), by_karpenter({"1g.10gb": 7})
+    (change,) = plan.compare(before, after).pools
+    assert change.effect is plan.ChangeEffect.ROLL
+    (boot_change,) = (c for c in change.changes if c.rule.field == "template.boot")
+    assert "Karpenter" in boot_change.why
+    old, new = (class_and_pool(fleet)[0]["userData"] for fleet in (before, after))
+    assert old != new, "a class with other user data lets its nodes drift"
 
 
 @pytest.mark.parametrize(

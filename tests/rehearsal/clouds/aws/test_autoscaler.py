@@ -115,6 +115,11 @@ class Scaled:
             if n["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "pool"
         ]
 
+    def events(self) -> list[JsonObject]:
+        """The Events since the last look."""
+        nodes = fake_nodes(self.aws.environment, "p4d")
+        return nodes.listed("/api/v1/namespaces/default/events")
+
     def bring_up(self) -> None:
         """Nodes are Ready, verified and advertise their partitions."""
         directory = fake_nodes(self.aws.environment, "p4d").directory
@@ -143,6 +148,25 @@ def test_a_pool_of_no_nodes_grows_for_a_pod_that_asks_for_a_partition(scaled: Sc
     assert scaled.desired() == 1
     # The node is on its way, and the pod waits for it.
     assert len(scaled.look(waiting("a"))) == 1
+
+
+def test_pods_for_which_a_node_is_added_have_the_autoscalers_event(scaled: Scaled) -> None:
+    scaled.pool()
+    pods = (waiting("a", count=50), waiting("b", count=6), waiting("c", count=57))
+    scaled.look(*pods)
+    group = scaled.aws.call("eks", "DescribeNodegroup", clusterName="p4d", nodegroupName="pool")
+    (asg,) = group["nodegroup"]["resources"]["autoScalingGroups"]
+    events = scaled.events()
+    assert [e["involvedObject"]["name"] for e in events] == ["a", "b"], "c fits on no node"
+    assert {e["message"] for e in events} == {
+        f"pod triggered scale-up: [{{{asg['name']} 0->1 (max: 2)}}]"
+    }
+    assert {(e["type"], e["reason"], e["source"]["component"]) for e in events} == {
+        ("Normal", "TriggeredScaleUp", "cluster-autoscaler")
+    }
+    # The node is on its way: the pods wait for it, and trigger nothing.
+    scaled.look(*pods)
+    assert scaled.events() == []
 
 
 def test_without_the_tags_it_does_not_know_the_partitions(scaled: Scaled) -> None:

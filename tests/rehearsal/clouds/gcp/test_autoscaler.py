@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -65,6 +66,28 @@ def test_a_pool_of_no_nodes_grows_for_a_pod_that_asks_for_a_partition(gcp, h100)
     assert gcp.pool()["status"] == "RUNNING"
     # The node is on its way, and the pod waits for it.
     assert len(look(gcp, waiting("a", nodeSelector=size))) == 1
+
+
+def events(gcp) -> list[JsonObject]:
+    """The Events since the last look."""
+    return fake_nodes(gcp.environment, "main").listed("/api/v1/namespaces/default/events")
+
+
+def test_pods_for_which_a_node_is_added_have_the_autoscalers_event(gcp, h100) -> None:
+    make_pool(gcp, h100)
+    look(gcp, waiting("a"), waiting("b", nodeSelector={"kind": "other"}))
+    (event,) = events(gcp)
+    assert (event["involvedObject"]["name"], event["reason"]) == ("a", "TriggeredScaleUp")
+    group = r"https://.*/zones/us-central1-c/instanceGroups/gke-pool-\w+-grp"
+    message = re.escape("pod triggered scale-up: [{") + group + re.escape(" 0->1 (max: 3)}]")
+    assert re.fullmatch(message, event["message"])
+
+
+def test_pods_have_no_event_if_their_zone_has_no_stock(gcp, h100) -> None:
+    make_pool(gcp, h100)
+    (gcp.environment / "faults.json").write_text('[{"fault": "stock-out", "pool": "pool"}]')
+    look(gcp, waiting("a"))
+    assert events(gcp) == []
 
 
 def test_a_node_counts_by_its_partitions(gcp, h100) -> None:
