@@ -65,8 +65,10 @@ def optimise(
     relaxed = highs.solve(weights, rows, upper, integers=False)
     assert relaxed.bound is not None  # the integer program has a solution
     values = first.values
-    if break_ties and (program.has_switches or current):
+    if break_ties and current:
         values = _with_fewest_changes(program, rows, values, weights)
+    elif break_ties and program.has_switches:
+        values = _with_fewest_pools(program, rows, values, weights)
     # A first search that was cut short may have missed a better fleet that the second one found.
     objective = _total(weights, values)
     bounds = Bounds(
@@ -103,15 +105,44 @@ def _on_grid(bound: Fraction, weights: Sequence[int], objective: int) -> int:
     return min(objective, math.ceil((bound - slack) / step) * step)
 
 
+def _with_fewest_pools(
+    program: Program, rows: tuple[Row, ...], values: tuple[int, ...], weights: Sequence[int]
+) -> tuple[int, ...]:
+    """Returns an answer with the same objective and as few pools as possible, as far as short
+    searches find it. Each allows one pool less.
+
+    To minimise the number of pools with the objective as a limit takes several times as long: the
+    linear relaxation of that number is far below it.
+    """
+    while True:
+        objective = _total(weights, values)
+        pools = sum(1 for value in values[: len(program.nodes)] if value)
+        switches = dict.fromkeys(map(program.switch, range(len(program.nodes))), 1)
+        fewer = Row(name="fewer pools", low=None, high=pools - 1, coefficients=switches)
+        best = highs.solve(
+            weights,
+            (*rows, _objective_limit(weights, objective), fewer),
+            program.upper(),
+            search_nodes=_SECOND_SEARCH_NODES,
+            cutoff=objective,
+        )
+        if best.values is None or _total(weights, best.values) > objective:
+            return values
+        values = best.values
+
+
+def _objective_limit(weights: Sequence[int], objective: int) -> Row:
+    coefficients = {index: weight for index, weight in enumerate(weights) if weight}
+    return Row(name="objective", low=None, high=objective, coefficients=coefficients)
+
+
 def _with_fewest_changes(
     program: Program, rows: tuple[Row, ...], values: tuple[int, ...], weights: Sequence[int]
 ) -> tuple[int, ...]:
     """Returns an answer with the same objective that a short search finds: of today's nodes as few
     as possible change, and then there are as few pools as possible.
     """
-    objective = _total(weights, values)
-    coefficients = {index: weight for index, weight in enumerate(weights) if weight}
-    limit = Row(name="objective", low=None, high=objective, coefficients=coefficients)
+    limit = _objective_limit(weights, _total(weights, values))
     standing = _standing(program)
     changes = tuple(
         Row(

@@ -47,6 +47,22 @@ def test_an_optimum_is_proven_at_any_cost(replicas: int) -> None:
     assert answer.bounds.proven == answer.bounds.objective == answer.cost
 
 
+@pytest.mark.parametrize("required", [(56, 28, 2), (16, 10, 4), (31, 9, 22)])
+def test_no_fleet_of_the_same_objective_has_fewer_pools(required: tuple[int, int, int]) -> None:
+    """The first least fleet of each demand on single GPUs has a pool more than necessary."""
+    small, middle, large = required
+    classes = (
+        _class("small", small, SMALL, MIDDLE),
+        _class("middle", middle, MIDDLE),
+        _class("large", large, LARGE),
+    )
+    problem = Problem(classes=classes, node_types=(ONE,), objective="gpus")
+    answer = planner.optimise(problem)
+    assert len(answer.pools) < len(planner.optimise(problem, break_ties=False).pools)
+    fewer = replace(problem, limits=Limits(pools=len(answer.pools) - 1))
+    assert planner.optimise(fewer).bounds.objective > answer.bounds.objective
+
+
 @pytest.mark.parametrize("thousandths", [10**9, 10**12])
 def test_a_rate_of_any_size_is_served_and_proven(thousandths: int) -> None:
     yields = {SMALL: 80123, MIDDLE: 170001}
