@@ -23,7 +23,6 @@ from slicewright.infra.plan.demand.changes import (
     standing,
 )
 from slicewright.infra.plan.demand.fragment import fragment
-from slicewright.infra.plan.demand.manifests import BadManifests
 from slicewright.infra.plan.demand.problem import read_demand
 from slicewright.infra.planner import (
     Answer,
@@ -37,7 +36,9 @@ from slicewright.infra.planner import (
 )
 from slicewright.infra.planner.certificate import certificate
 from slicewright.infra.planner.explanation import comparison, margins, obstacles
-from slicewright.options import stack_files
+from slicewright.live.access import NoCluster
+from slicewright.live.looking import CannotLook
+from slicewright.options import cluster_options, demand_sources, stack_files
 
 
 def add_parser(commands: Any) -> None:
@@ -56,13 +57,7 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="write node_pools to FILE instead of the end of the output",
     )
-    parser.add_argument(
-        "--from-manifests",
-        type=Path,
-        metavar="DIR",
-        help="also serve the pods of the Kubernetes manifests in DIR that request GPUs or "
-        "partitions",
-    )
+    demand_sources.add_arguments(parser)
     parser.add_argument(
         "--current",
         action="store_true",
@@ -83,18 +78,23 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     if len(names) != 1:
         print("slicewright optimise: name one stack (-s gke-h100) or FILE", file=sys.stderr)
         return BAD_INPUT
+    if misuse := demand_sources.misuse(parsed):
+        print(f"slicewright optimise: {misuse}", file=sys.stderr)
+        return BAD_INPUT
     file = stack_files.path_of(names[0])
     try:
-        fleet, problem = read_demand(
-            file, name=stack_files.display_path(file), manifests=parsed.from_manifests
-        )
+        classes = demand_sources.classes(parsed)
+        fleet, problem = read_demand(file, name=stack_files.display_path(file), classes=classes)
         current = _current(file, problem) if parsed.current else ()
     except stack_file.SpecError as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
         return BAD_INPUT
-    except BadManifests as e:
-        print(f"slicewright optimise: {e}", file=sys.stderr)
+    except demand_sources.BadDemand as e:
+        print(f"slicewright optimise: {stack_file.plain(str(e))}", file=sys.stderr)
         return BAD_INPUT
+    except (NoCluster, CannotLook) as e:
+        print(f"slicewright optimise: {stack_file.plain(str(e))}", file=sys.stderr)
+        return cluster_options.code_of(e)
     try:
         answer = _solve(problem, standing(current, problem))
         pool_changes = changes(current, answer)
