@@ -131,8 +131,22 @@ def test_an_unfinished_search_is_not_called_impossible(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("slicewright.infra.planner.explanation.optimise", gives_up)
     assert set(margins(MIXED, answer).values()) == {Margin(added=None, verdict="unknown")}
-    assert {fleet.verdict for fleet in comparison(MIXED).values()} == {"unknown"}
+    assert {fleet.verdict for fleet in comparison(MIXED, MIXED).values()} == {"unknown"}
     assert obstacles(MIXED) == ()
+
+
+def test_the_limit_that_binds_is_the_one_whose_absence_is_cheaper() -> None:
+    limits = Limits(pools=1, nodes=1000, gpus={A100.name: 8000})
+    limited = replace(MIXED, limits=limits)
+    fleets = comparison(limited, limited)
+    best = planner.optimise(limited).cost
+    cheaper = {
+        rule
+        for rule, attempt in fleets.items()
+        if attempt.answer is not None and attempt.answer.cost < best
+    }
+    assert cheaper == {"without max_pools: 1"}
+    assert {"without max_nodes: 1000", "without max_gpus.A100-80: 8000"} <= set(fleets)
 
 
 def test_a_margin_beyond_the_limits_says_so() -> None:
