@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -21,6 +21,7 @@ from slicewright.infra.plan.demand.changes import (
     cost_today,
     current_pools,
     standing,
+    with_living_nodes,
 )
 from slicewright.infra.plan.demand.fragment import fragment
 from slicewright.infra.plan.demand.node_types import CloudFleet
@@ -40,10 +41,13 @@ from slicewright.infra.planner import (
 )
 from slicewright.infra.planner.certificate import certificate
 from slicewright.infra.planner.explanation import Attempt, comparison, margins, obstacles
+from slicewright.live import objects
 from slicewright.live.access import NoCluster
-from slicewright.live.looking import CannotLook
+from slicewright.live.looking import CannotLook, look
 from slicewright.options import cluster_options, demand_sources, stack_files
 from slicewright.show import answer_text
+
+_MOST_UNREAD: Final = 3
 
 
 def add_parser(commands: Any) -> None:
@@ -69,6 +73,11 @@ def add_parser(commands: Any) -> None:
         help="re-plan the file's node_pools: of all least fleets the one that changes the fewest "
         "of their nodes",
     )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="with --current: count the nodes that the pools have in the cluster now; only reads",
+    )
     parser.add_argument("--json", action="store_true", help="the answer and its proof as JSON")
     parser.add_argument(
         "--explain",
@@ -90,7 +99,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         classes = demand_sources.classes(parsed)
         fleet, problem = read_demand(file, name=stack_files.display_path(file), classes=classes)
-        current = _current(file, problem) if parsed.current else ()
+        current = _current(file, problem, parsed) if parsed.current else ()
     except stack_file.SpecError as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
         return BAD_INPUT
@@ -139,10 +148,17 @@ class _NoFleet(Exception):
     """No fleet serves the demand. The message says why."""
 
 
-def _current(file: Path, problem: Problem) -> tuple[CurrentPool, ...]:
-    """Returns the pools of the stack file. Raises SpecError."""
+def _current(file: Path, problem: Problem, parsed: argparse.Namespace) -> tuple[CurrentPool, ...]:
+    """Returns the pools of the stack file. Raises SpecError, NoCluster and CannotLook."""
     fleet_plan = stack_files.read_plan(file)
-    return current_pools(fleet_plan, stack_files.read_source(file).raw["node_pools"], problem)
+    pools = current_pools(fleet_plan, stack_files.read_source(file).raw["node_pools"], problem)
+    if not parsed.live:
+        return pools
+    fleet = look(cluster_options.access_of(parsed), {pool.name for pool in pools})
+    counted = (objects.POOL.name, objects.NODE.name)
+    if unread := [entry for entry in fleet.unread if entry.kind in counted]:
+        raise CannotLook("; ".join(objects.lines_of(unread, _MOST_UNREAD)))
+    return with_living_nodes(pools, {view.name: view.total for view in fleet.pools})
 
 
 def _changes_as_json(today: int | None, pool_changes: Sequence[PoolChange]) -> dict[str, Any]:

@@ -51,8 +51,10 @@ def misuse(parsed: argparse.Namespace) -> str | None:
     """Returns a message for an option that has no effect without another one."""
     if parsed.percentile is not None and parsed.from_trace is None:
         return "--percentile needs --from-trace"
-    if not parsed.from_cluster and (parsed.kubeconfig or parsed.context):
-        return "--kubeconfig and --context need --from-cluster"
+    if parsed.live and not parsed.current:
+        return "--live needs --current"
+    if not (parsed.from_cluster or parsed.live) and (parsed.kubeconfig or parsed.context):
+        return "--kubeconfig and --context need --from-cluster or --live"
     return None
 
 

@@ -239,7 +239,8 @@ def test_a_trace_that_cannot_be_read_is_one_message(
     ("words", "reason"),
     [
         (["--percentile", "95"], "--percentile needs --from-trace"),
-        (["--context", "test"], "--kubeconfig and --context need --from-cluster"),
+        (["--context", "test"], "--kubeconfig and --context need --from-cluster or --live"),
+        (["--live"], "--live needs --current"),
     ],
 )
 def test_an_option_without_effect_is_wrong_use(
