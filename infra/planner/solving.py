@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from slicewright.infra.planner import highs
+from slicewright.infra.planner.alike import Members, divided, merged
 from slicewright.infra.planner.answer import Answer, Assignment, Bounds, Pool
 from slicewright.infra.planner.checking import violations
 from slicewright.infra.planner.demand import Problem
@@ -49,7 +50,8 @@ def optimise(
 
     Raises Infeasible, NotSolved, and the solver's NoSolver and SolverFailed.
     """
-    program = Program(problem, current)
+    solved, members = merged(problem)
+    program = Program(solved, current)
     rows, upper = program.rows(), program.upper()
     weights = program.weights(problem.objective)
     if not program.nodes:
@@ -77,7 +79,7 @@ def optimise(
         proven=_on_grid(first.bound, weights, objective),
         solver=highs.version(),
     )
-    answer = _answer(program, values, bounds)
+    answer = _answer(program, values, bounds, members)
     if wrong := violations(problem, answer):
         raise SolverFailed(f"the answer of {bounds.solver} is wrong: {'; '.join(wrong)}")
     return answer
@@ -173,14 +175,14 @@ def _standing(program: Program) -> list[tuple[int, int]]:
     return [(columns[name], nodes) for name, nodes in named if name in columns]
 
 
-def _answer(program: Program, values: Sequence[int], bounds: Bounds) -> Answer:
+def _answer(program: Program, values: Sequence[int], bounds: Bounds, members: Members) -> Answer:
     pools = tuple(
         Pool(node_type=column.node_type, layout=column.layout, nodes=values[index])
         for index, column in enumerate(program.nodes)
         if values[index]
     )
     first = len(program.nodes)
-    assignments = tuple(
+    assignments = (
         Assignment(
             demand_class=column.demand_class.name,
             node_type=column.node_type.name,
@@ -190,4 +192,4 @@ def _answer(program: Program, values: Sequence[int], bounds: Bounds) -> Answer:
         for index, column in enumerate(program.replicas)
         if values[first + index]
     )
-    return Answer(pools=pools, assignments=assignments, bounds=bounds)
+    return Answer(pools=pools, assignments=divided(assignments, members), bounds=bounds)
