@@ -94,18 +94,22 @@ def _margin(problem: Problem, answer: Answer, demand: DemandClass) -> Margin:
     return Margin(added=added, verdict=verdict)
 
 
-def comparison(problem: Problem) -> Mapping[str, Attempt]:
-    """Returns the least fleets by simpler rules.
+def comparison(problem: Problem, time_sliced: Problem) -> Mapping[str, Attempt]:
+    """Returns the least fleets by simpler rules, and without each limit.
 
-    `whole GPUs`: a GPU for each replica. `uniform layouts`: one profile per GPU.
-    `without the limit of pools`: as many pools as are useful.
+    `whole GPUs`: a GPU for each replica. `time-slicing`: the problem `time_sliced`.
+    `uniform layouts`: one profile per GPU. A limit binds if the fleet without it is better.
     """
     rules = {
         "whole GPUs": replace(problem, node_types=tuple(map(_only_whole, problem.node_types))),
+        "time-slicing": time_sliced,
         "uniform layouts": replace(
             problem, node_types=tuple(map(_only_uniform, problem.node_types))
         ),
-        "without the limit of pools": replace(problem, limits=replace(problem.limits, pools=None)),
+        **{
+            f"without {name}": replace(problem, limits=limits)
+            for name, limits in _without_each(problem.limits)
+        },
     }
     return {rule: _attempt(restricted) for rule, restricted in rules.items()}
 

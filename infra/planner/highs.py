@@ -70,15 +70,20 @@ def solve(
     *,
     integers: bool = True,
     search_nodes: int = 200_000,
+    cutoff: int | None = None,
 ) -> Solution:
     """Minimises the weighted sum of the columns, which are at least 0.
 
     integers: False relaxes them to real numbers. search_nodes: the search stops after that many
-    nodes of its tree. Raises NoSolver and SolverFailed.
+    nodes of its tree. cutoff: leaves out most solutions whose sum is above it, and so saves time.
+    Raises NoSolver and SolverFailed.
     """
     module = _module()
     highs = _new(module)
     options = {**_OPTIONS, "mip_max_nodes": search_nodes}
+    if cutoff is not None:
+        # Sums are integers: half of one is above the solver's error, and below the next sum.
+        options["objective_bound"] = cutoff + 0.5
     for option, setting in options.items():
         _check(module, highs.setOptionValue(option, setting), f"option {option}")
     _check(module, highs.passModel(_model(module, weights, rows, upper, integers)), "model")
@@ -141,6 +146,7 @@ def _solution(module: Any, highs: Any, integers: bool) -> Solution:
     infeasible = (
         module.HighsModelStatus.kInfeasible,
         module.HighsModelStatus.kUnboundedOrInfeasible,
+        module.HighsModelStatus.kObjectiveBound,
     )
     if status in infeasible:
         # Every column is at least 0 and every weight positive or 0: no program is unbounded.

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from slicewright.infra.planner import highs
+from slicewright.infra.planner.alike import Members, divided, merged
 from slicewright.infra.planner.answer import Answer, Assignment, Bounds, Pool
 from slicewright.infra.planner.checking import violations
 from slicewright.infra.planner.demand import Problem
@@ -49,7 +50,8 @@ def optimise(
 
     Raises Infeasible, NotSolved, and the solver's NoSolver and SolverFailed.
     """
-    program = Program(problem, current)
+    solved, members = merged(problem)
+    program = Program(solved, current)
     rows, upper = program.rows(), program.upper()
     weights = program.weights(problem.objective)
     if not program.nodes:
@@ -65,8 +67,10 @@ def optimise(
     relaxed = highs.solve(weights, rows, upper, integers=False)
     assert relaxed.bound is not None  # the integer program has a solution
     values = first.values
-    if break_ties and (program.has_switches or current):
+    if break_ties and current:
         values = _with_fewest_changes(program, rows, values, weights)
+    elif break_ties and program.has_switches:
+        values = _with_fewest_pools(program, rows, values, weights)
     # A first search that was cut short may have missed a better fleet that the second one found.
     objective = _total(weights, values)
     bounds = Bounds(
@@ -75,7 +79,7 @@ def optimise(
         proven=_on_grid(first.bound, weights, objective),
         solver=highs.version(),
     )
-    answer = _answer(program, values, bounds)
+    answer = _answer(program, values, bounds, members)
     if wrong := violations(problem, answer):
         raise SolverFailed(f"the answer of {bounds.solver} is wrong: {'; '.join(wrong)}")
     return answer
@@ -103,15 +107,44 @@ def _on_grid(bound: Fraction, weights: Sequence[int], objective: int) -> int:
     return min(objective, math.ceil((bound - slack) / step) * step)
 
 
+def _with_fewest_pools(
+    program: Program, rows: tuple[Row, ...], values: tuple[int, ...], weights: Sequence[int]
+) -> tuple[int, ...]:
+    """Returns an answer with the same objective and as few pools as possible, as far as short
+    searches find it. Each allows one pool less.
+
+    To minimise the number of pools with the objective as a limit takes several times as long: the
+    linear relaxation of that number is far below it.
+    """
+    while True:
+        objective = _total(weights, values)
+        pools = sum(1 for value in values[: len(program.nodes)] if value)
+        switches = dict.fromkeys(map(program.switch, range(len(program.nodes))), 1)
+        fewer = Row(name="fewer pools", low=None, high=pools - 1, coefficients=switches)
+        best = highs.solve(
+            weights,
+            (*rows, _objective_limit(weights, objective), fewer),
+            program.upper(),
+            search_nodes=_SECOND_SEARCH_NODES,
+            cutoff=objective,
+        )
+        if best.values is None or _total(weights, best.values) > objective:
+            return values
+        values = best.values
+
+
+def _objective_limit(weights: Sequence[int], objective: int) -> Row:
+    coefficients = {index: weight for index, weight in enumerate(weights) if weight}
+    return Row(name="objective", low=None, high=objective, coefficients=coefficients)
+
+
 def _with_fewest_changes(
     program: Program, rows: tuple[Row, ...], values: tuple[int, ...], weights: Sequence[int]
 ) -> tuple[int, ...]:
     """Returns an answer with the same objective that a short search finds: of today's nodes as few
     as possible change, and then there are as few pools as possible.
     """
-    objective = _total(weights, values)
-    coefficients = {index: weight for index, weight in enumerate(weights) if weight}
-    limit = Row(name="objective", low=None, high=objective, coefficients=coefficients)
+    limit = _objective_limit(weights, _total(weights, values))
     standing = _standing(program)
     changes = tuple(
         Row(
@@ -142,14 +175,14 @@ def _standing(program: Program) -> list[tuple[int, int]]:
     return [(columns[name], nodes) for name, nodes in named if name in columns]
 
 
-def _answer(program: Program, values: Sequence[int], bounds: Bounds) -> Answer:
+def _answer(program: Program, values: Sequence[int], bounds: Bounds, members: Members) -> Answer:
     pools = tuple(
         Pool(node_type=column.node_type, layout=column.layout, nodes=values[index])
         for index, column in enumerate(program.nodes)
         if values[index]
     )
     first = len(program.nodes)
-    assignments = tuple(
+    assignments = (
         Assignment(
             demand_class=column.demand_class.name,
             node_type=column.node_type.name,
@@ -159,4 +192,4 @@ def _answer(program: Program, values: Sequence[int], bounds: Bounds) -> Answer:
         for index, column in enumerate(program.replicas)
         if values[first + index]
     )
-    return Answer(pools=pools, assignments=assignments, bounds=bounds)
+    return Answer(pools=pools, assignments=divided(assignments, members), bounds=bounds)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -21,12 +21,16 @@ from slicewright.infra.plan.demand.changes import (
     cost_today,
     current_pools,
     standing,
+    with_living_nodes,
 )
 from slicewright.infra.plan.demand.fragment import fragment
-from slicewright.infra.plan.demand.manifests import BadManifests
+from slicewright.infra.plan.demand.node_types import CloudFleet
 from slicewright.infra.plan.demand.problem import read_demand
+from slicewright.infra.plan.demand.time_slicing import time_sliced
+from slicewright.infra.plan.machines.prices import HOURS_PER_MONTH
 from slicewright.infra.planner import (
     Answer,
+    DemandClass,
     Infeasible,
     NoSolver,
     NotSolved,
@@ -36,8 +40,14 @@ from slicewright.infra.planner import (
     optimise,
 )
 from slicewright.infra.planner.certificate import certificate
-from slicewright.infra.planner.explanation import comparison, margins, obstacles
-from slicewright.options import stack_files
+from slicewright.infra.planner.explanation import Attempt, comparison, margins, obstacles
+from slicewright.live import objects
+from slicewright.live.access import NoCluster
+from slicewright.live.looking import CannotLook, look
+from slicewright.options import cluster_options, demand_sources, stack_files
+from slicewright.show import answer_text
+
+_MOST_UNREAD: Final = 3
 
 
 def add_parser(commands: Any) -> None:
@@ -56,18 +66,17 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="write node_pools to FILE instead of the end of the output",
     )
-    parser.add_argument(
-        "--from-manifests",
-        type=Path,
-        metavar="DIR",
-        help="also serve the pods of the Kubernetes manifests in DIR that request GPUs or "
-        "partitions",
-    )
+    demand_sources.add_arguments(parser)
     parser.add_argument(
         "--current",
         action="store_true",
         help="re-plan the file's node_pools: of all least fleets the one that changes the fewest "
         "of their nodes",
+    )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="with --current: count the nodes that the pools have in the cluster now; only reads",
     )
     parser.add_argument("--json", action="store_true", help="the answer and its proof as JSON")
     parser.add_argument(
@@ -83,18 +92,23 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     if len(names) != 1:
         print("slicewright optimise: name one stack (-s gke-h100) or FILE", file=sys.stderr)
         return BAD_INPUT
+    if misuse := demand_sources.misuse(parsed):
+        print(f"slicewright optimise: {misuse}", file=sys.stderr)
+        return BAD_INPUT
     file = stack_files.path_of(names[0])
     try:
-        fleet, problem = read_demand(
-            file, name=stack_files.display_path(file), manifests=parsed.from_manifests
-        )
-        current = _current(file, problem) if parsed.current else ()
+        classes = demand_sources.classes(parsed)
+        fleet, problem = read_demand(file, name=stack_files.display_path(file), classes=classes)
+        current = _current(file, problem, parsed) if parsed.current else ()
     except stack_file.SpecError as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
         return BAD_INPUT
-    except BadManifests as e:
-        print(f"slicewright optimise: {e}", file=sys.stderr)
+    except demand_sources.BadDemand as e:
+        print(f"slicewright optimise: {stack_file.plain(str(e))}", file=sys.stderr)
         return BAD_INPUT
+    except (NoCluster, CannotLook) as e:
+        print(f"slicewright optimise: {stack_file.plain(str(e))}", file=sys.stderr)
+        return cluster_options.code_of(e)
     try:
         answer = _solve(problem, standing(current, problem))
         pool_changes = changes(current, answer)
@@ -112,14 +126,19 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print(f"slicewright optimise: {parsed.output}: {e.strerror}", file=sys.stderr)
         return CANNOT_RUN
     if parsed.json:
-        as_json = _as_json(problem, answer, pools, explain=parsed.explain)
+        as_json = _as_json(problem, answer, pools)
+        if parsed.explain:
+            as_json |= _explanation(fleet, problem, answer)
         if parsed.current:
             as_json |= _changes_as_json(cost_today(fleet, current), pool_changes)
         print(json.dumps(as_json, indent=2))
     else:
-        _show(problem, answer, console, explain=parsed.explain)
+        answer_text.show_answer(problem, answer, console)
+        if parsed.explain:
+            answer_text.show_comparison(answer, _comparison(fleet, problem), console)
+            answer_text.show_margins(problem, margins(problem, answer), console)
         if parsed.current:
-            _show_changes(answer, cost_today(fleet, current), pool_changes, console)
+            answer_text.show_changes(answer, cost_today(fleet, current), pool_changes, console)
         if not parsed.output:
             print(f"\n{text}", end="")
     return VERIFIED
@@ -129,10 +148,17 @@ class _NoFleet(Exception):
     """No fleet serves the demand. The message says why."""
 
 
-def _current(file: Path, problem: Problem) -> tuple[CurrentPool, ...]:
-    """Returns the pools of the stack file. Raises SpecError."""
+def _current(file: Path, problem: Problem, parsed: argparse.Namespace) -> tuple[CurrentPool, ...]:
+    """Returns the pools of the stack file. Raises SpecError, NoCluster and CannotLook."""
     fleet_plan = stack_files.read_plan(file)
-    return current_pools(fleet_plan, stack_files.read_source(file).raw["node_pools"], problem)
+    pools = current_pools(fleet_plan, stack_files.read_source(file).raw["node_pools"], problem)
+    if not parsed.live:
+        return pools
+    fleet = look(cluster_options.access_of(parsed), {pool.name for pool in pools})
+    counted = (objects.POOL.name, objects.NODE.name)
+    if unread := [entry for entry in fleet.unread if entry.kind in counted]:
+        raise CannotLook("; ".join(objects.lines_of(unread, _MOST_UNREAD)))
+    return with_living_nodes(pools, {view.name: view.total for view in fleet.pools})
 
 
 def _changes_as_json(today: int | None, pool_changes: Sequence[PoolChange]) -> dict[str, Any]:
@@ -151,40 +177,36 @@ def _changes_as_json(today: int | None, pool_changes: Sequence[PoolChange]) -> d
 
 
 def _solve(problem: Problem, current: tuple[Pool, ...]) -> Answer:
-    from slicewright.show.answer_text import infeasible_text
-
     if sys.stderr.isatty():
         print("solving: a second for most demands, up to minutes for many rates", file=sys.stderr)
     try:
         return optimise(problem, current=current)
     except Infeasible:
-        raise _NoFleet(infeasible_text(obstacles(problem))) from None
+        raise _NoFleet(answer_text.infeasible_text(obstacles(problem))) from None
 
 
-def _show(problem: Problem, answer: Answer, console: Console, *, explain: bool) -> None:
-    from slicewright.show import answer_text
-
-    answer_text.show_answer(problem, answer, console)
-    if explain:
-        answer_text.show_comparison(answer, comparison(problem), console)
-        answer_text.show_margins(problem, margins(problem, answer), console)
+def _comparison(fleet: CloudFleet, problem: Problem) -> Mapping[str, Attempt]:
+    assert fleet.demand is not None  # it has been planned for
+    return comparison(problem, time_sliced(fleet.demand, problem))
 
 
-def _show_changes(
-    answer: Answer, today: int | None, pool_changes: Sequence[PoolChange], console: Console
-) -> None:
-    from slicewright.show import answer_text
+def _explanation(fleet: CloudFleet, problem: Problem, answer: Answer) -> dict[str, Any]:
+    scale = 1000 if problem.objective == "cost" else 1
+    return {
+        "one_more": {
+            name: None if margin.added is None else margin.added / scale
+            for name, margin in margins(problem, answer).items()
+        },
+        "other_rules": {
+            rule: attempt.answer and _size(attempt.answer)
+            for rule, attempt in _comparison(fleet, problem).items()
+        },
+    }
 
-    answer_text.show_changes(answer, today, pool_changes, console)
 
-
-def _as_json(
-    problem: Problem, answer: Answer, pools: list[dict[str, Any]], *, explain: bool
-) -> dict[str, Any]:
-    from slicewright.show.answer_text import class_costs
-
-    costs = class_costs(answer)
-    answered: dict[str, Any] = {
+def _as_json(problem: Problem, answer: Answer, pools: list[dict[str, Any]]) -> dict[str, Any]:
+    costs = answer_text.class_costs(answer)
+    return {
         "certificate": certificate(problem, answer),
         **_size(answer),
         "node_pools": pools,
@@ -192,6 +214,7 @@ def _as_json(
             {
                 "name": demand.name,
                 "usd_per_hour": costs.get(demand.name, 0) / 1000,
+                **_unit_cost(demand, costs.get(demand.name, 0)),
                 "devices": [
                     {
                         "machine_type": part.node_type,
@@ -211,18 +234,17 @@ def _as_json(
             for (node_type, profile), count in answer.spare().items()
         ],
     }
-    if explain:
-        scale = 1000 if problem.objective == "cost" else 1
-        answered["one_more"] = {
-            name: None if margin.added is None else margin.added / scale
-            for name, margin in margins(problem, answer).items()
-        }
-        answered["other_rules"] = {
-            rule: attempt.answer and _size(attempt.answer)
-            for rule, attempt in comparison(problem).items()
-        }
-    return answered
+
+
+def _unit_cost(demand: DemandClass, cost: int) -> dict[str, float]:
+    key = "replica_hour" if demand.unit == "replicas" else "million_requests"
+    return {f"usd_per_{key}": round(answer_text.unit_cost(demand, cost), 4)}
 
 
 def _size(answer: Answer) -> dict[str, Any]:
-    return {"nodes": answer.nodes, "gpus": answer.gpus, "usd_per_hour": answer.cost / 1000}
+    return {
+        "nodes": answer.nodes,
+        "gpus": answer.gpus,
+        "usd_per_hour": answer.cost / 1000,
+        "usd_per_month": answer.cost * HOURS_PER_MONTH / 1000,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -10,12 +11,14 @@ from rich.table import Table
 from slicewright.infra.catalog import Gpu
 from slicewright.infra.plan.demand.changes import PoolChange
 from slicewright.infra.plan.machines.prices import HOURS_PER_MONTH
-from slicewright.infra.planner import Answer, Assignment, Pool, Problem
+from slicewright.infra.planner import Answer, Assignment, DemandClass, Pool, Problem
 from slicewright.infra.planner.candidates import WHOLE
 from slicewright.infra.planner.certificate import certificate
 from slicewright.infra.planner.explanation import Attempt, Margin, Obstacle
 from slicewright.show.lines import print_line
 from slicewright.show.picture import draw, placements_of
+
+_SECONDS_PER_HOUR: Final = 3600
 
 
 def show_answer(problem: Problem, answer: Answer, console: Console) -> None:
@@ -152,7 +155,7 @@ def _names_by_profile(answer: Answer, node_type: str) -> Mapping[str, str]:
 
 def _classes(problem: Problem, answer: Answer) -> Table:
     table = Table(box=None)
-    for heading in ("class", "demand", "served by", "USD per hour"):
+    for heading in ("class", "demand", "served by", "USD per hour", "USD per unit"):
         table.add_column(heading, justify="right" if heading == "USD per hour" else "left")
     costs = class_costs(answer)
     for demand in problem.classes:
@@ -164,8 +167,26 @@ def _classes(problem: Problem, answer: Answer) -> Table:
             f"{amount:,g} {unit}",
             "; ".join(_assignment(part) for part in mine),
             _usd(costs.get(demand.name, 0)),
+            _unit_text(demand, costs.get(demand.name, 0)),
         )
     return table
+
+
+def _unit_text(demand: DemandClass, cost: int) -> str:
+    unit = "hour of a replica" if demand.unit == "replicas" else "million requests"
+    return f"{unit_cost(demand, cost):,.3f} per {unit}"
+
+
+def unit_cost(demand: DemandClass, cost: int) -> float:
+    """Returns the part of a class's cost in US dollars: for an hour of one replica, or for a
+    million requests if they come at the planned rate.
+    """
+    if not demand.required:
+        return 0
+    if demand.unit == "replicas":
+        return cost / 1000 / demand.required
+    # The rate is in thousandths per second.
+    return cost * 10**6 / (demand.required * _SECONDS_PER_HOUR)
 
 
 def _assignment(part: Assignment) -> str:

@@ -44,6 +44,9 @@ def test_answer_has_pictures_classes_proof_and_pools(
         "chat",
         "no fleet within the limits is better",
         "whole GPUs",
+        "time-slicing",
+        "without max_pools: 4",
+        "per hour of a replica",
         "chat, one more replica:",
         "node_pools:",
         "machine_type: p4de.24xlarge",
@@ -63,6 +66,35 @@ def test_json_and_file_have_the_same_pools(
         assert f"name: {pool['name']}" in pools.read_text()
     shares = sum(part["usd_per_hour"] for part in answer["classes"])
     assert 0 < shares <= answer["usd_per_hour"] + 0.001
+    assert answer["usd_per_month"] == answer["usd_per_hour"] * 730
+    embed = next(part for part in answer["classes"] if part["name"] == "embed")
+    assert embed["usd_per_replica_hour"] == pytest.approx(embed["usd_per_hour"] / 60, abs=1e-4)
+
+
+def test_a_rate_has_the_cost_of_a_million_requests(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demand = DEMAND.split("        - {")[0]
+    bert = "{ name: bert, requests_per_second: 500, throughput: { A100-80: { whole: 62.5 } } }"
+    file.write_text(f"{demand}        - {bert}\n")
+    assert main(["optimise", str(file), "--json"]) == VERIFIED
+    answer = json.loads(capsys.readouterr().out)
+    (part,) = answer["classes"]
+    # 8 GPUs of one node serve exactly the rate: 1.8 million requests per hour.
+    assert part["usd_per_million_requests"] == pytest.approx(answer["usd_per_hour"] / 1.8, abs=1e-4)
+    assert main(["optimise", str(file)]) == VERIFIED
+    assert "per million requests" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_other_rules_are_part_of_the_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimise", str(file), "--json", "--explain"]) == VERIFIED
+    answer = json.loads(capsys.readouterr().out)
+    rules = answer["other_rules"]
+    assert {*rules} == {"whole GPUs", "time-slicing", "uniform layouts", "without max_pools: 4"}
+    for fleet in rules.values():
+        assert fleet["usd_per_month"] > 0
+    assert rules["whole GPUs"]["usd_per_hour"] > answer["usd_per_hour"]
+    assert {*answer["one_more"]} == {"embed", "chat"}
 
 
 def test_json_of_a_process_of_its_own_has_nothing_beside_it(file: Path) -> None:

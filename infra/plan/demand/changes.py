@@ -26,7 +26,9 @@ class CurrentPool:
     layout: Layout | None
     """The layout of each GPU. None: they differ, or the planner could not write it."""
     nodes: int
-    """Autoscaled pools count with their maximum."""
+    """Autoscaled pools count with their maximum, unless the cluster has been read."""
+    bounds: tuple[int, int]
+    """The minimum and the maximum number of nodes that the stack file allows."""
     stated: Mapping[str, Any]
     """The pool as the stack file has it."""
 
@@ -63,10 +65,20 @@ def current_pools(
                 machine=machine,
                 layout=layout,
                 nodes=pool.nodes.max,
+                bounds=(pool.nodes.min, pool.nodes.max),
                 stated=by_name[pool.name],
             )
         )
     return tuple(pools)
+
+
+def with_living_nodes(
+    pools: Iterable[CurrentPool], living: Mapping[str, int]
+) -> tuple[CurrentPool, ...]:
+    """Returns the pools with the nodes that a cluster has, by the pool's name. Pools that the
+    cluster does not have are without nodes.
+    """
+    return tuple(replace(pool, nodes=living.get(pool.name, 0)) for pool in pools)
 
 
 def standing(current: Iterable[CurrentPool], problem: Problem) -> tuple[Pool, ...]:
@@ -183,7 +195,8 @@ def _changed(fleet: CloudFleet, current: CurrentPool | None, planned: Pool) -> d
     if current is None:
         return new
     stated = dict(current.stated)
-    if planned.nodes != current.nodes:
+    least, most = current.bounds
+    if planned.nodes != current.nodes or not least <= planned.nodes <= most:
         stated["nodes"] = new["nodes"]
     if current.layout is None or dict(current.layout) != dict(planned.layout):
         stated["partition"] = new["partition"]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from slicewright.infra.plan.partition.resource_names import profile_of
+from slicewright.infra.plan.demand.pod_devices import (
+    GPU,
+    MIG,
+    classes_of_pods,
+    requested_devices,
+)
 
-_MIG: Final = "nvidia.com/mig-"
-_GPU: Final = "nvidia.com/gpu"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -24,8 +25,7 @@ class BadManifests(Exception):
 def classes_of(directory: Path) -> list[dict[str, Any]]:
     """Returns `demand.classes` of a directory's manifests, sorted by name.
 
-    A pod gets its partitions one by one, and its whole GPUs from one node. Its resource names a MIG
-    profile, so no other one can serve it. Raises BadManifests.
+    Raises BadManifests.
     """
     if not directory.is_dir():
         raise BadManifests(f"{directory}: is no directory; name one with manifests")
@@ -37,7 +37,7 @@ def classes_of(directory: Path) -> list[dict[str, Any]]:
                     raise BadManifests(f"{file}: {demand['name']} has a manifest already")
                 classes[demand["name"]] = demand
     if not classes:
-        raise BadManifests(f"{directory}: no manifest requests {_GPU} or {_MIG}<profile>")
+        raise BadManifests(f"{directory}: no manifest requests {GPU} or {MIG}<profile>")
     return [classes[name] for name in sorted(classes)]
 
 
@@ -62,27 +62,9 @@ def _objects(file: Path) -> Iterator[Mapping[str, Any]]:
 
 def _classes(workload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     pods, pod_spec = _pods(workload)
-    requested = _requested(pod_spec)
-    name = workload["metadata"]["name"] if requested and pods else ""
-    for resource, count in sorted(requested.items()):
-        if not pods * count:
-            continue
-        if resource == _GPU:
-            yield {"name": name, "replicas": pods, "gpus": count}
-        else:
-            profile = profile_of(resource)
-            suffix = "" if len(requested) == 1 else "-" + re.sub("[^a-z0-9]", "-", profile)
-            yield {"name": name + suffix, "replicas": pods * count, "profiles": [profile]}
-
-
-def _requested(pod_spec: Mapping[str, Any]) -> Mapping[str, int]:
-    """Returns the devices of a pod by resource. For GPUs the limits are the requests."""
-    requested = Counter[str]()
-    for container in pod_spec.get("containers") or ():
-        for resource, count in ((container.get("resources") or {}).get("limits") or {}).items():
-            if resource == _GPU or resource.startswith(_MIG):
-                requested[resource] += int(count)
-    return requested
+    devices = requested_devices(pod_spec)
+    name = workload["metadata"]["name"] if devices and pods else ""
+    return classes_of_pods(name, pods, devices)
 
 
 def _pods(workload: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:

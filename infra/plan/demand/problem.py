@@ -10,7 +10,6 @@ from typing import Any
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.demand.classes import demand_class
-from slicewright.infra.plan.demand.manifests import classes_of
 from slicewright.infra.plan.demand.node_types import CloudFleet, node_types
 from slicewright.infra.plan.findings import Checked, collect, refuse
 from slicewright.infra.planner import Limits, Problem
@@ -18,19 +17,18 @@ from slicewright.infra.stack_file import SpecError
 
 
 def read_demand(
-    file: FilePath, *, name: str | None = None, manifests: FilePath | None = None
+    file: FilePath, *, name: str | None = None, classes: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[CloudFleet, Problem]:
     """Returns the fleet of a stack file, and its problem. The fleet's pools may be missing.
 
-    manifests: a directory whose pods are demanded besides the file's classes. Raises SpecError and
-    BadManifests.
+    classes: demanded besides those of the file. Raises SpecError.
     """
     try:
         source = stack_file.read(file, name=name)
     except stack_file.NotReadable as e:
         raise stack_file.unreadable(str(e), name or str(file)) from None
-    if manifests is not None:
-        source = _with_classes(source, classes_of(manifests))
+    if classes:
+        source = _with_classes(source, classes)
     fleet = _fleet(source)
     problem, findings = collect(_problem(fleet))
     if problem is None or findings:

@@ -47,6 +47,22 @@ def test_an_optimum_is_proven_at_any_cost(replicas: int) -> None:
     assert answer.bounds.proven == answer.bounds.objective == answer.cost
 
 
+@pytest.mark.parametrize("required", [(56, 28, 2), (16, 10, 4), (31, 9, 22)])
+def test_no_fleet_of_the_same_objective_has_fewer_pools(required: tuple[int, int, int]) -> None:
+    """The first least fleet of each demand on single GPUs has a pool more than necessary."""
+    small, middle, large = required
+    classes = (
+        _class("small", small, SMALL, MIDDLE),
+        _class("middle", middle, MIDDLE),
+        _class("large", large, LARGE),
+    )
+    problem = Problem(classes=classes, node_types=(ONE,), objective="gpus")
+    answer = planner.optimise(problem)
+    assert len(answer.pools) < len(planner.optimise(problem, break_ties=False).pools)
+    fewer = replace(problem, limits=Limits(pools=len(answer.pools) - 1))
+    assert planner.optimise(fewer).bounds.objective > answer.bounds.objective
+
+
 @pytest.mark.parametrize("thousandths", [10**9, 10**12])
 def test_a_rate_of_any_size_is_served_and_proven(thousandths: int) -> None:
     yields = {SMALL: 80123, MIDDLE: 170001}
@@ -115,8 +131,22 @@ def test_an_unfinished_search_is_not_called_impossible(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("slicewright.infra.planner.explanation.optimise", gives_up)
     assert set(margins(MIXED, answer).values()) == {Margin(added=None, verdict="unknown")}
-    assert {fleet.verdict for fleet in comparison(MIXED).values()} == {"unknown"}
+    assert {fleet.verdict for fleet in comparison(MIXED, MIXED).values()} == {"unknown"}
     assert obstacles(MIXED) == ()
+
+
+def test_the_limit_that_binds_is_the_one_whose_absence_is_cheaper() -> None:
+    limits = Limits(pools=1, nodes=1000, gpus={A100.name: 8000})
+    limited = replace(MIXED, limits=limits)
+    fleets = comparison(limited, limited)
+    best = planner.optimise(limited).cost
+    cheaper = {
+        rule
+        for rule, attempt in fleets.items()
+        if attempt.answer is not None and attempt.answer.cost < best
+    }
+    assert cheaper == {"without max_pools: 1"}
+    assert {"without max_nodes: 1000", "without max_gpus.A100-80: 8000"} <= set(fleets)
 
 
 def test_a_margin_beyond_the_limits_says_so() -> None:
