@@ -12,19 +12,16 @@ from rich.console import Console
 from slicewright.exit_codes import BAD_INPUT, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.options import stack_files
+from slicewright.show.notes_text import show_notes
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser(
-        "check", help="validate stack files and report every problem in them"
-    )
+    parser = commands.add_parser("check")
     stack_files.add_arguments(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
-    from slicewright.show import plan_text
-
     names = stack_files.named(parsed)
     if not names:
         print("slicewright check: name a stack (-s gke-h100) or a FILE", file=sys.stderr)
@@ -45,5 +42,5 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 highlight=False,
                 soft_wrap=True,
             )
-            plan_text.show_notes(fleet, console, today=datetime.now(UTC).date())
+            show_notes(fleet, console, today=datetime.now(UTC).date())
     return BAD_INPUT if failed else VERIFIED
