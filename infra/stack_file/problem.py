@@ -22,3 +22,7 @@ class Problem:
     """The source of the rule, `REFERENCE` for rules of slicewright itself."""
     in_key: bool = False
     """True if the key is wrong, not its value."""
+    code: str = ""
+    """The rule's code in problem_codes.toml, which never changes. The plan's checks add it with
+    `rule`.
+    """

@@ -60,6 +60,7 @@ def parse(text: str, source: Source) -> Fleet:
     ):
         problems.append(
             Problem(
+                code="no-pools",
                 path=("node_pools",),
                 reason="must not be empty: nothing would be partitioned",
                 instead="list at least one pool"
@@ -74,12 +75,14 @@ def parse(text: str, source: Source) -> Fleet:
 def _no_fleet(raw: object) -> Problem:
     if isinstance(raw, dict):
         return Problem(
+            code="encrypted-value",
             path=(),
             reason=ENCRYPTED,
             instead="write it as plain YAML in the stack file, not with `config set --secret`",
             source="Pulumi docs, secrets",
         )
     return Problem(
+        code="wrong-type",
         path=(),
         reason=f"is {describe(raw)}, not a mapping",
         instead="write the keys cloud, cluster and node_pools below it, without '-' before them",

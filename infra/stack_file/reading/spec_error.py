@@ -31,18 +31,24 @@ class SpecError(Exception):
         self.problems = tuple(problems)
         self.recovered = recovered
         """The fleet after error recovery, used to find more problems. It is never deployed."""
-        unlisted = recovered.unlisted if recovered is not None else 0
-        super().__init__(_message(source, self.problems, unlisted))
+        self.unlisted = recovered.unlisted if recovered is not None else 0
+        """The number of problems that are only counted."""
+        super().__init__(_message(source, self.located(), self.unlisted))
+
+    def located(self) -> list[tuple[tuple[int, int] | None, Problem]]:
+        """Returns the problems in the order of the file, each with its line and column. A problem
+        without a line has the line of its closest parent.
+        """
+        return sorted(
+            ((self.source.position(p.path, key=p.in_key), p) for p in self.problems),
+            key=lambda at: (at[0] or (0, 0), tuple(map(str, at[1].path))),
+        )
 
 
-def _message(source: Source, problems: Sequence[Problem], unlisted: int) -> str:
-    """unlisted: the number of problems that are only counted."""
-    # In the order of the file. A problem without a line has the line of its closest parent.
-    located = sorted(
-        ((source.position(p.path, key=p.in_key), p) for p in problems),
-        key=lambda at: (at[0] or (0, 0), tuple(map(str, at[1].path))),
-    )
-    count = len(problems) + unlisted
+def _message(
+    source: Source, located: Sequence[tuple[tuple[int, int] | None, Problem]], unlisted: int
+) -> str:
+    count = len(located) + unlisted
     lines = [
         f"{source.name}: {count} problem{'s' if count != 1 else ''}, nothing was created or changed"
     ]
