@@ -40,7 +40,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         name: Benchmark((sys.executable, f"benchmarks/{name}.py"))
         for name in (
             *("agent", "proof", "fleet_agents", "plan", "preview", "geometry", "planner"),
-            "controller",
+            *("controller", "start"),
         )
     },
 }

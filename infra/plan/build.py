@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 from slicewright.infra import stack_file
 from slicewright.infra.plan.eks.fleet import plan_eks
 from slicewright.infra.plan.existing.fleet import plan_existing
-from slicewright.infra.plan.findings import Checked, Stated, collect, refuse
+from slicewright.infra.plan.findings import Checked, Stated, collect, refuse, rule
 from slicewright.infra.plan.fractional.checks import check_fractional
 from slicewright.infra.plan.fractional.engines import engine_of
 from slicewright.infra.plan.fractional.fleet_placement import place_fleet, with_places
@@ -165,6 +165,7 @@ def _without_gc() -> Iterator[None]:
             gc.enable()
 
 
+@rule("pool-name")
 def _check_names(pools: Sequence[AnyPool], stated: Stated) -> Checked[None]:
     first: dict[str, int] = {}
     for i, pool in enumerate(pools):

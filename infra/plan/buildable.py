@@ -20,7 +20,7 @@ def deployable(fleet: FleetPlan, source: Source) -> FleetPlan:
 def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
     """The parts that the components have no resources for. Empty if the fleet can be built."""
     return tuple(
-        Problem(path=path, reason=f"{part} {_CANNOT}{why}", instead=instead)
+        Problem(code="not-deployable", path=path, reason=f"{part} {_CANNOT}{why}", instead=instead)
         for path, part, why, instead in _unbuildable(fleet)
     ) + tuple(_hosts(fleet))
 
@@ -29,6 +29,7 @@ def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
     """Hosts without Kubernetes, which `pulumi up` does not reach."""
     if isinstance(fleet, ExistingFleetPlan) and fleet.hosts:
         yield Problem(
+            code="not-deployable",
             path=("hosts",),
             reason="`pulumi up` builds what lies in a cluster, and does not reach hosts without "
             "Kubernetes",

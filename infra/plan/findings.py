@@ -6,15 +6,17 @@ another, so that findings come in the order of the checks in the code. `collect`
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+import dataclasses
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeVar
+from functools import cached_property, wraps
+from typing import ParamSpec, TypeVar
 
 from slicewright.infra.stack_file import REFERENCE, Path, Problem
 from slicewright.infra.stack_file.nearest import nearest_names
 
 CATALOG = "slicewright's catalog, infra/catalog/data/*.toml"
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -94,6 +96,34 @@ def refuse(
         instead += " (or allow_unlisted: true, if it is new)"
     problem = Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
     return Finding(problem, certain, dated)
+
+
+def rule(code: str) -> Callable[[Callable[P, Checked[T]]], Callable[P, Checked[T]]]:
+    """Gives the problems that a check finds their code in problem_codes.toml.
+
+    The checks that run inside it give theirs first.
+    """
+
+    def with_code(check: Callable[P, Checked[T]]) -> Callable[P, Checked[T]]:
+        @wraps(check)
+        def run(*args: P.args, **options: P.kwargs) -> Checked[T]:
+            findings = check(*args, **options)
+            while True:
+                try:
+                    finding = next(findings)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                yield finding if finding.problem.code else _with_code(finding, code)
+
+        return run
+
+    return with_code
+
+
+def _with_code(finding: Finding, code: str) -> Finding:
+    problem = dataclasses.replace(finding.problem, code=code)
+    return dataclasses.replace(finding, problem=problem)
 
 
 def each(checks: Iterable[Checked[T]]) -> Checked[list[T]]:

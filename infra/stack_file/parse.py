@@ -64,6 +64,7 @@ def parse(text: str, source: Source) -> Fleet:
     ):
         problems.append(
             Problem(
+                code="no-pools",
                 path=("node_pools",),
                 reason="must not be empty: nothing would be partitioned",
                 instead="list at least one pool"
@@ -77,6 +78,7 @@ def parse(text: str, source: Source) -> Fleet:
 
 def _not_extended() -> Problem:
     return Problem(
+        code="base-file",
         path=(EXTENDS,),
         reason="base files are read only beside a stack file, and this fleet comes from elsewhere",
         instead="pass the merged fleet, which `slicewright plan --resolved` prints",
@@ -86,12 +88,14 @@ def _not_extended() -> Problem:
 def _no_fleet(raw: object) -> Problem:
     if isinstance(raw, dict):
         return Problem(
+            code="encrypted-value",
             path=(),
             reason=ENCRYPTED,
             instead="write it as plain YAML in the stack file, not with `config set --secret`",
             source="Pulumi docs, secrets",
         )
     return Problem(
+        code="wrong-type",
         path=(),
         reason=f"is {describe(raw)}, not a mapping",
         instead="write the keys cloud, cluster and node_pools below it, without '-' before them",

@@ -26,3 +26,7 @@ class Problem:
     """The name of the file if `path` counts in that file alone. Empty: `path` counts in the fleet,
     which may be merged from several files.
     """
+    code: str = ""
+    """The rule's code in problem_codes.toml, which never changes. The plan's checks add it with
+    `rule`.
+    """

@@ -21,7 +21,6 @@ _MOST_PAGES: Final = 500
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "deployed",
-        help="the commit and the stack file of the last `pulumi up` that succeeded",
         description="Prints the commit of the last `pulumi up` that succeeded, from the history "
         "that Pulumi keeps of the stack, or nothing if nothing is deployed. A report of the next "
         "change compares against that commit (docs/how-to/gitops.md). Needs read access to the "

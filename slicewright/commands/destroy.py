@@ -40,7 +40,6 @@ than that only if a load balancer still uses them.
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "destroy",
-        help="destroy a stack in order, and verify that nothing of it is left",
         description="Shows the dependents of a stack and asks for confirmation. Removes load "
         "balancers, GPU pods and claims while the cluster can still delete their cloud resources, "
         "runs `pulumi destroy`, and deletes leftovers of the cluster whose tags prove that they "

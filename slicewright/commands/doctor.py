@@ -22,7 +22,6 @@ _STYLES: Final = {"fails": "red", "not asked": "yellow", "not seen": "yellow", "
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
-        help="check that the cloud account, or the existing cluster, would accept a stack",
         description="Checks the account of a stack for everything `pulumi up` needs: region and "
         "zones, machine types, quotas, versions, reservations, keys, networks, APIs, names, and "
         "the rights to create them. For an existing cluster (cloud: byo), checks nodes, rights and "

@@ -31,7 +31,6 @@ from slicewright.teardown.subject import State, state_of
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "drift",
-        help="compare the declared stack with the state, the cloud, the GPUs and the operator",
         description="Compares the program with Pulumi's state, the state with the cloud, the "
         "declared layouts with the agents' readings of the GPUs, and the declared GPU operator "
         "with the installed one. Prints the command that fixes each difference, and changes "

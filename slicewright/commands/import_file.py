@@ -20,7 +20,6 @@ from slicewright.stack_config import setting
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "import-file",
-        help="write a file for `pulumi import --file` that adopts existing node pools",
         description="Reads the file that `pulumi preview --import-file` writes, and prints the "
         "part that adopts the stack's node pools, with their IDs (docs/how-to/adopt-pools.md). "
         "Calls no cloud API.",

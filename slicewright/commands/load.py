@@ -41,7 +41,6 @@ _TELL_S: Final = 5
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "load",
-        help="load-test a workload's servers: throughput and latency, replica by replica",
         description="Sends requests to the servers of a workload with Locust: chat completions to "
         "vLLM, as streams, or inference requests to Triton. Prints the answered requests per "
         "second, the latency of answers, the time to the first token and the time per further "

@@ -53,7 +53,6 @@ _MOST_UNREAD: Final = 3
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "optimise",
-        help="plan the least fleet that serves the demand of a stack file, with a proof",
         description="Reads `demand` in a stack file, and writes the pools of the cheapest fleet "
         "that serves it as `node_pools` of a stack file. Nothing is created. The demand's keys: "
         "docs/how-to/plan-the-least-fleet.md.",

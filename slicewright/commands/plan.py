@@ -18,9 +18,7 @@ from slicewright.options import stack_files
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser(
-        "plan", help="show a stack file's partitions, allocatable resources and cost, or a change"
-    )
+    parser = commands.add_parser("plan")
     stack_files.add_arguments(parser)
     parser.add_argument(
         "--json",

@@ -42,8 +42,6 @@ class _Change:
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "preview-report",
-        help="report a `pulumi preview` as Markdown for a pull request; fail if it ends pods or "
-        "deletes data without an acknowledgement in the stack file",
         description="Reads the output of `pulumi preview --json`, and writes Markdown: the pods "
         "and data that are lost, the rollouts, the changes in place, the new resources, and the "
         "cost. Exits with 1 if a node pool, a cluster or another resource that pods need would be "

@@ -27,7 +27,6 @@ from slicewright.recovery.account_queries import ask
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "recover",
-        help="adopt the resources that a killed `pulumi up` was creating",
         description="Finds resources in Pulumi's state whose creation was interrupted by a killed "
         "engine or a lost machine, and adopts those that exist in the cloud, so that the next "
         "`pulumi up` neither creates them twice nor fails because they exist. Runs `pulumi stack "

@@ -48,7 +48,6 @@ class _Action:
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "rehearse",
-        help="run the real engine and a real API server here; clouds and GPUs are simulated",
         description="Brings stacks up on this machine, verifies every partition, and destroys "
         "them again. The Pulumi engine and the Kubernetes API server are real; clouds, nodes and "
         "GPUs are simulated. Works for any stack file in stacks/: `slicewright rehearse --stack "

@@ -27,7 +27,6 @@ _INLINE_POLICIES: Final = 10_240
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "rights",
-        help="the rights that a stack needs: an AWS policy, or a Google custom role",
         description="Writes the rights that `pulumi up`, `refresh` and `destroy` of a stack need "
         "in its account, as JSON: an IAM policy document for EKS, a custom role as `gcloud iam "
         "roles create --file` reads it for GKE (docs/how-to/least-privilege.md).",

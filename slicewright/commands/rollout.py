@@ -46,7 +46,6 @@ _HELP = {
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "rollout",
-        help="show the progress of a pool's layout change; pause, resume, abort or undo it",
         description="The fleet controller changes the layout of nodes in service a few at a time "
         "(docs/reference/rollout.md). Pause, resume, abort and undo set the annotation "
         f"{ROLLOUT_ANNOTATION} of the GPUPool, which the controller obeys. An undo does not change "

@@ -27,7 +27,6 @@ from slicewright.options import cluster_options
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "status",
-        help="show the pools of a cluster: slices, progress, blockers and next steps",
         description="Reads the GPUPools, nodes and reports of a cluster, and shows for each pool "
         "its partitions, the verified, held and changing nodes, the pods that block a drain, and "
         "the next step. Only reads. Exits with 0 if every pool is verified, 1 while a pool is not "

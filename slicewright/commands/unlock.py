@@ -22,7 +22,6 @@ from slicewright.locks.lock import Lock, LockVerdict, Unreadable, judge, lock_pr
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "unlock",
-        help="remove the lock of a killed `pulumi`, if that process has provably ended",
         description="Shows who holds the locks of a stack, and removes locks whose process has "
         "ended on this host. Locks of running processes stay, and so do locks of other hosts "
         "unless you confirm with --host that you have checked that host. If no lock remains, also "

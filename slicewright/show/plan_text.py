@@ -22,6 +22,7 @@ from slicewright.show.cost_text import fleet_cost_lines, pool_cost_lines, system
 from slicewright.show.landing import Landing, landings
 from slicewright.show.lines import print_line
 from slicewright.show.monitoring_text import monitoring_lines
+from slicewright.show.notes_text import show_notes
 from slicewright.show.picture import draw, placements_of
 from slicewright.show.plan_json import totals
 from slicewright.show.scaling_text import scaling_lines
@@ -137,16 +138,6 @@ def show_written(files: Sequence[Path], console: Console) -> None:
     """Writes the names of the written files."""
     console.print()
     print_line(console, f"written: {', '.join(map(str, files))}")
-
-
-def show_notes(fleet: plan.FleetPlan, console: Console, *, today: date | None = None) -> None:
-    """Writes the notes, and the parts of a valid stack file that `pulumi up` would refuse."""
-    for note in plan.notes(fleet, today=today):
-        print_line(console, f"note: {note}", "dim")
-    for problem in plan.unbuildable(fleet):
-        print_line(
-            console, f"note: {stack_file.format_path(problem.path)}: {problem.reason}", "yellow"
-        )
 
 
 def show_changes(change: plan.FleetChange, console: Console) -> None:

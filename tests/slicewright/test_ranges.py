@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slicewright import cli
+from slicewright.commands import parser_of
 from slicewright.fleet_controller import cli as controller_cli
 from slicewright.node_agent import cli as agent_cli
 
@@ -62,7 +63,7 @@ def test_a_number_outside_the_range_is_refused_with_the_range(
 def test_every_option_that_is_a_number_is_in_the_table() -> None:
     listed = {(before[0] if before else "", option) for _, before, option, _ in OPTIONS}
     for name in cli.COMMANDS:
-        assert _numeric(cli._parser([name]), name) <= listed
+        assert _numeric(parser_of(name), name) <= listed
     for name in agent_cli.COMMANDS:
         assert _numeric(agent_cli.parser_for([name]), name) <= listed | {
             (name, "--deadline"),

@@ -10,7 +10,7 @@ from typing import Final
 from slicewright.infra import planner, stack_file
 from slicewright.infra.catalog import Gpu
 from slicewright.infra.catalog.gpus import Profile
-from slicewright.infra.plan.findings import Checked, nearest, refuse
+from slicewright.infra.plan.findings import Checked, nearest, refuse, rule
 from slicewright.infra.planner import Slot
 from slicewright.infra.planner.candidates import WHOLE
 from slicewright.infra.stack_file import Path
@@ -18,6 +18,7 @@ from slicewright.infra.stack_file import Path
 RATE_UNIT: Final = "thousandths of requests per second"
 
 
+@rule("demand-class")
 def demand_class(
     stated: stack_file.ReplicaDemand | stack_file.RateDemand,
     node_types: Iterable[planner.NodeType],
@@ -45,6 +46,7 @@ def demand_class(
     )
 
 
+@rule("demand-gpu-model")
 def _check_models(
     stated: stack_file.ReplicaDemand | stack_file.RateDemand,
     gpus: dict[str, Gpu],

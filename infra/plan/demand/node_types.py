@@ -7,12 +7,13 @@ from decimal import ROUND_CEILING, Decimal
 
 from slicewright.infra import catalog, planner, stack_file
 from slicewright.infra.catalog import Machine
-from slicewright.infra.plan.findings import CATALOG, Checked, nearest, refuse
+from slicewright.infra.plan.findings import CATALOG, Checked, nearest, refuse, rule
 from slicewright.infra.plan.machines.regions import region_of_location
 
 CloudFleet = stack_file.GkeFleet | stack_file.EksFleet
 
 
+@rule("demand-price")
 def node_types(
     fleet: CloudFleet, demand: stack_file.Demand
 ) -> Checked[tuple[planner.NodeType, ...]]:
@@ -47,6 +48,7 @@ def node_types(
     return tuple(priced)
 
 
+@rule("demand-machine-type")
 def _check_names(demand: stack_file.Demand, machines: Mapping[str, Machine]) -> Checked[None]:
     for i, name in enumerate(demand.machine_types or ()):
         if name not in machines:

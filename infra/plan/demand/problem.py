@@ -11,7 +11,7 @@ from typing import Any
 from slicewright.infra import stack_file
 from slicewright.infra.plan.demand.classes import demand_class
 from slicewright.infra.plan.demand.node_types import CloudFleet, node_types
-from slicewright.infra.plan.findings import Checked, collect, refuse
+from slicewright.infra.plan.findings import Checked, collect, refuse, rule
 from slicewright.infra.planner import Limits, Problem
 from slicewright.infra.stack_file import SpecError
 
@@ -64,6 +64,7 @@ def _fleet(source: stack_file.Source) -> stack_file.Fleet:
         return recovered.fleet
 
 
+@rule("demand-missing")
 def _problem(fleet: stack_file.Fleet) -> Checked[Problem | None]:
     if not isinstance(fleet, CloudFleet):
         yield refuse(
@@ -100,6 +101,7 @@ def problem_of(fleet: CloudFleet, demand: stack_file.Demand) -> Checked[Problem]
     )
 
 
+@rule("demand-class-name")
 def _check_class_names(demand: stack_file.Demand) -> Checked[None]:
     first: dict[str, int] = {}
     for i, stated in enumerate(demand.classes):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import AwsRegion
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.access import CLUSTER_ADMIN, AccessEntryPlan, AccessPolicyPlan
 
 _AT = ("cluster", "access", "entries")
@@ -17,6 +17,7 @@ _GUIDE = "EKS user guide, create access entries"
 _POLICIES = "EKS user guide, associate access policies with access entries"
 
 
+@rule("eks-access")
 def access_of(
     cluster: stack_file.EksCluster, region: AwsRegion | None
 ) -> Checked[tuple[AccessEntryPlan, ...]]:
@@ -58,6 +59,7 @@ def access_of(
     return entries
 
 
+@rule("eks-access-principal")
 def _check_principal(arn: str, path: stack_file.Path, region: AwsRegion | None) -> Checked[None]:
     if ":role/aws-service-role/" in arn:
         yield refuse(
@@ -76,6 +78,7 @@ def _check_principal(arn: str, path: stack_file.Path, region: AwsRegion | None) 
         )
 
 
+@rule("eks-access-rights")
 def _check_rights(entry: stack_file.AccessEntry, path: stack_file.Path) -> Checked[None]:
     if not entry.policies and not entry.groups:
         yield refuse(
@@ -95,6 +98,7 @@ def _check_rights(entry: stack_file.AccessEntry, path: stack_file.Path) -> Check
             )
 
 
+@rule("eks-access-administrator")
 def _check_somebody_administers(entries: Iterable[AccessEntryPlan]) -> Checked[None]:
     if not any(entry.administers for entry in entries):
         yield refuse(

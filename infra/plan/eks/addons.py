@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.eks.identities import AGENT, OF_ADDONS
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.clusters import EksAddonPlan
 
 NODE_MONITORING: Final = "eks-node-monitoring-agent"
@@ -45,6 +45,7 @@ def _with_identities(cluster: stack_file.EksCluster) -> tuple[str, ...]:
     return (AGENT,) if needed or cluster.autoscaler is not None else ()
 
 
+@rule("eks-addon-network-policy")
 def _check_network_policy(cluster: stack_file.EksCluster) -> Checked[None]:
     """Agents and controller are protected by NetworkPolicies (docs/reference/integrity.md)."""
     settings = _settings(cluster, "vpc-cni")
@@ -66,6 +67,7 @@ def _check_network_policy(cluster: stack_file.EksCluster) -> Checked[None]:
         )
 
 
+@rule("eks-addon-kube-proxy")
 def _check_kube_proxy(cluster: stack_file.EksCluster) -> Checked[None]:
     """Its version is Kubernetes' own, and EKS has one for each version of a cluster."""
     addon = cluster.addons.get("kube-proxy")

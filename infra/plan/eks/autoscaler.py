@@ -6,7 +6,7 @@ from typing import Final
 
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.plan.eks.karpenter import karpenter_notes, karpenter_of
-from slicewright.infra.plan.findings import CATALOG, Checked, refuse
+from slicewright.infra.plan.findings import CATALOG, Checked, refuse, rule
 from slicewright.infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
 from slicewright.infra.plan.model.fleets import EksFleetPlan
 from slicewright.infra.plan.model.pools import EksPoolPlan
@@ -45,6 +45,7 @@ def autoscaler_of(
     )
 
 
+@rule("cluster-autoscaler-chart")
 def _check_chart(
     chart: str | None, version: str | None, releases: catalog.AutoscalerReleases
 ) -> Checked[None]:
@@ -63,6 +64,7 @@ def _order(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
+@rule("cluster-autoscaler-image")
 def _image(
     autoscaler: stack_file.ClusterAutoscaler,
     version: str | None,

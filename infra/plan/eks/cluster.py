@@ -7,7 +7,7 @@ from typing import Final
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import AwsRegion
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.machines.regions import check_key_region
 from slicewright.infra.stack_file.schema.constraints import ConstraintError, DnsLabel
 
@@ -25,6 +25,7 @@ _NEW_NAME: Final = DnsLabel(
 )
 
 
+@rule("eks-cluster-name")
 def check_name(cluster: stack_file.EksCluster) -> Checked[None]:
     """Refuses a name of a new cluster that no label can have. An existing one has its name."""
     if cluster.existing:
@@ -36,6 +37,7 @@ def check_name(cluster: stack_file.EksCluster) -> Checked[None]:
         yield refuse(("cluster", "name"), reason, e.instead, e.source)
 
 
+@rule("eks-endpoint")
 def check_endpoint(endpoint: stack_file.EksEndpoint) -> Checked[None]:
     if not endpoint.public and not endpoint.private:
         yield refuse(

@@ -15,7 +15,7 @@ from slicewright.infra.plan.eks.pools import check_one_kubernetes, eks_pool
 from slicewright.infra.plan.eks.subnets.addresses import check_own_subnets
 from slicewright.infra.plan.eks.tags import instance_tags_of, tags_of
 from slicewright.infra.plan.eks.templates import check_instance_tags, system_template
-from slicewright.infra.plan.findings import Checked, Stated, each, refuse
+from slicewright.infra.plan.findings import Checked, Stated, each, refuse, rule
 from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
 from slicewright.infra.plan.gpu_operator.settings import check_operator, resolved
 from slicewright.infra.plan.machines.kubernetes_versions import check_eks_version
@@ -66,6 +66,7 @@ def plan_eks(
     )
 
 
+@rule("eks-zones")
 def _check_zones(
     fleet: stack_file.EksFleet, zones: tuple[str, ...], region: AwsRegion | None, stated: Stated
 ) -> Checked[None]:
@@ -122,6 +123,7 @@ def _plan_cluster(
     )
 
 
+@rule("eks-gpu-operator")
 def _check_operator(operator: stack_file.GpuOperator) -> Checked[None]:
     for name, switch in (("driver", operator.driver), ("toolkit", operator.toolkit)):
         if switch.enabled:

@@ -7,7 +7,7 @@ from typing import Final
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import AwsRegion
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.clusters import AddonIdentity
 
 _AT = ("cluster", "pod_identities")
@@ -29,6 +29,7 @@ OF_ADDONS: Final[Mapping[str, AddonIdentity]] = {
 }
 
 
+@rule("pod-identity")
 def identities_of(
     cluster: stack_file.EksCluster, region: AwsRegion | None
 ) -> Checked[tuple[stack_file.PodIdentity, ...]]:
@@ -67,6 +68,7 @@ def identities_of(
     )
 
 
+@rule("pod-identity-role")
 def _check_role(
     arn: str, first: str, path: stack_file.Path, region: AwsRegion | None
 ) -> Checked[None]:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.catalog import Image, ImageIssue, Machine
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.pools import EksPoolPlan
 
 _AMAZON = re.compile(r"[0-9.]+-([0-9]{8})")
 _BOTTLEROCKET = re.compile(r"([0-9]+(?:\.[0-9]+)+)-.*")
 
 
+@rule("eks-image-defect")
 def check_image_issues(
     pool: stack_file.EksPool, image: Image, machines: Sequence[Machine], path: stack_file.Path
 ) -> Checked[None]:

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import Machine
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.launch_templates import Interface
 
 _PLACEMENT = "EC2 user guide, placement groups"
 
 
+@rule("eks-efa")
 def interfaces_of(
     fleet: stack_file.EksFleet,
     pool: stack_file.EksPool,
@@ -69,6 +70,7 @@ def interfaces_of(
     return interfaces
 
 
+@rule("eks-efa-machine-types")
 def _check_same_interfaces(
     machine: Machine, other_machines: Sequence[Machine], path: stack_file.Path
 ) -> Checked[None]:
@@ -83,6 +85,7 @@ def _check_same_interfaces(
             )
 
 
+@rule("eks-placement")
 def check_placement(
     pool: stack_file.EksPool, path: stack_file.Path, zones: Sequence[str]
 ) -> Checked[None]:

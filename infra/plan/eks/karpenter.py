@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from slicewright.infra import catalog, stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.clusters import KarpenterPlan
 from slicewright.infra.plan.model.fleets import EksFleetPlan
 
@@ -32,6 +32,7 @@ def by_karpenter(
     return autoscaler if scaled and isinstance(autoscaler, stack_file.Karpenter) else None
 
 
+@rule("karpenter-version")
 def karpenter_of(settings: stack_file.Karpenter, version: str | None) -> Checked[KarpenterPlan]:
     """version: of Kubernetes. None if the file does not say."""
     release = catalog.karpenter_release()

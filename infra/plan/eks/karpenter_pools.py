@@ -7,7 +7,7 @@ from typing import Final
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.eks.karpenter import NO_WHOLE_GPU
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.nodes import WHOLE_GPU, Taint
 from slicewright.infra.plan.model.pools import KarpenterPool, PoolPlan
 from slicewright.infra.plan.partition.bottlerocket import with_bottlerocket
@@ -35,6 +35,7 @@ def check_karpenter_pool(
     yield from _check_names(pool, path)
 
 
+@rule("karpenter-image")
 def _check_image(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     if with_bottlerocket(pool):
         yield refuse(
@@ -53,6 +54,7 @@ def _check_image(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[Non
         )
 
 
+@rule("karpenter-machine")
 def _check_machine(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     if pool.efa:
         yield refuse(
@@ -78,6 +80,7 @@ def _check_machine(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[N
         )
 
 
+@rule("karpenter-node-group-key")
 def _check_node_group_keys(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     """Refuses settings that only managed node groups have."""
     if pool.repair is not None:
@@ -103,6 +106,7 @@ def _check_node_group_keys(pool: stack_file.EksPool, path: stack_file.Path) -> C
         )
 
 
+@rule("karpenter-node-count")
 def _check_count(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     if isinstance(pool.nodes, stack_file.Autoscaled) and pool.nodes.min > 0:
         yield refuse(
@@ -114,6 +118,7 @@ def _check_count(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[Non
         )
 
 
+@rule("karpenter-capacity")
 def _check_capacity(
     pool: stack_file.EksPool, path: stack_file.Path, settings: stack_file.Karpenter
 ) -> Checked[None]:
@@ -146,6 +151,7 @@ def _check_capacity(
             pass
 
 
+@rule("karpenter-label")
 def _check_names(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     for key in pool.instance_tags:
         if key in _RESTRICTED_TAGS or key.startswith("kubernetes.io/cluster"):
@@ -172,6 +178,7 @@ def _check_names(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[Non
             )
 
 
+@rule("karpenter-gpu-count")
 def karpenter_pool(
     pool: stack_file.EksPool,
     path: stack_file.Path,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import AwsRegion, Machine
-from slicewright.infra.plan.findings import Checked, Finding, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Finding, Stated, refuse, rule
 from slicewright.infra.plan.machines.machine_types import named_machine
 from slicewright.infra.plan.machines.regions import check_offered_there
 from slicewright.infra.plan.model.nodes import GpuMachine
@@ -15,6 +15,7 @@ _MOST_TYPES = 20
 _API = "EKS API, CreateNodegroup.instanceTypes"
 
 
+@rule("eks-other-machine-types")
 def other_machines(
     pool: stack_file.EksPool,
     path: stack_file.Path,

@@ -20,7 +20,7 @@ from slicewright.infra.plan.eks.machine_types import other_machines
 from slicewright.infra.plan.eks.tags import check_group
 from slicewright.infra.plan.eks.templates import template_of
 from slicewright.infra.plan.eks.updates import repair_of, update_of
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.fractional.engines import engine_of
 from slicewright.infra.plan.gpu_operator.drivers import image_driver
 from slicewright.infra.plan.machines.machine_types import machine_of
@@ -164,6 +164,7 @@ def _with_node_maker(
     return planned.with_settings(replace(settings, tags={**pool.tags, **autoscaler_tags}))
 
 
+@rule("eks-ami-type")
 def _check_image(
     pool: stack_file.EksPool, machine: Machine, image: Image, path: stack_file.Path
 ) -> Checked[None]:
@@ -177,6 +178,7 @@ def _check_image(
         )
 
 
+@rule("eks-pod-addresses")
 def _check_addresses(
     offer: Offer, machines: Sequence[Machine], path: stack_file.Path
 ) -> Checked[None]:
@@ -198,6 +200,7 @@ def _machine_image(pool: stack_file.EksPool, machine: Machine) -> Image:
     return next(i for i in machine.images if i.bottlerocket == with_bottlerocket(pool))
 
 
+@rule("eks-image-release")
 def _check_release(
     pool: stack_file.EksPool, version: str | None, path: stack_file.Path
 ) -> Checked[None]:
@@ -229,6 +232,7 @@ def _check_release(
         )
 
 
+@rule("eks-one-version")
 def check_one_kubernetes(fleet: stack_file.EksFleet) -> Checked[None]:
     """Refuses images of different Kubernetes versions if the file leaves the cluster's version to
     EKS: all node groups have the version of their cluster.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 
 MOST_TAGS: Final = 50
 _AT: Final = ("cluster", "tags")
@@ -34,6 +34,7 @@ _RESERVED: Final[Mapping[str, str]] = {
 """Beginning of a key -> why it is not the file's to set."""
 
 
+@rule("eks-tags")
 def tags_of(cluster: stack_file.EksCluster) -> Checked[Mapping[str, str]]:
     """`cluster.tags`, in the order of their keys."""
     tags = cluster.tags
@@ -72,6 +73,7 @@ def tags_of(cluster: stack_file.EksCluster) -> Checked[Mapping[str, str]]:
     return dict(sorted(tags.items()))
 
 
+@rule("eks-instance-tags")
 def instance_tags_of(cluster: stack_file.EksCluster) -> Checked[Mapping[str, str]]:
     """`cluster.instance_tags`."""
     path = ("cluster", "instance_tags")
@@ -81,6 +83,7 @@ def instance_tags_of(cluster: stack_file.EksCluster) -> Checked[Mapping[str, str
     return cluster.instance_tags
 
 
+@rule("eks-tag-count")
 def check_group(
     path: stack_file.Path,
     *,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import AwsRegion
 from slicewright.infra.plan.eks.tags import MOST_TAGS
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.machines.regions import check_key_region
 from slicewright.infra.plan.model.launch_templates import EksTemplate, Interface, ReservedCapacity
 
@@ -72,6 +72,7 @@ def template_of(
     )
 
 
+@rule("eks-instance-tag-count")
 def check_instance_tags(tags: Mapping[str, str], path: stack_file.Path) -> Checked[None]:
     if len(tags) > MOST_TAGS - _OWN_TAGS:
         yield refuse(
@@ -112,6 +113,7 @@ def _reserved(capacity: stack_file.Capacity) -> ReservedCapacity | None:
     )
 
 
+@rule("eks-disk-key")
 def _check_key(
     arn: str, encrypted: bool | None, path: stack_file.Path, region: AwsRegion | None
 ) -> Checked[None]:

@@ -6,12 +6,13 @@ from functools import lru_cache
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 
 OBEYED_BY_EKS: Final = frozenset({"max_unavailable"})
 """Keys of `rollout` that limit the updates of EKS itself."""
 
 
+@rule("eks-update")
 def update_of(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[stack_file.EksUpdate]:
     """The pool's update settings with the number of nodes at a time. path: of the pool."""
     update, at = pool.update, (*path, "update")
@@ -40,6 +41,7 @@ def _one_at_a_time(update: stack_file.EksUpdate) -> stack_file.EksUpdate:
     return update.model_copy(update={"max_unavailable": 1})
 
 
+@rule("eks-repair")
 def repair_of(
     pool: stack_file.EksPool, path: stack_file.Path
 ) -> Checked[stack_file.EksRepair | None]:
@@ -48,13 +50,13 @@ def repair_of(
     if repair is None:
         return None
     conditions = set()
-    for i, rule in enumerate(repair.rules):
-        if (rule.condition, rule.reason) in conditions:
+    for i, repair_rule in enumerate(repair.rules):
+        if (repair_rule.condition, repair_rule.reason) in conditions:
             yield refuse(
                 (*at, "rules", i),
-                f"there is a rule for {rule.condition} with {rule.reason} already",
+                f"there is a rule for {repair_rule.condition} with {repair_rule.reason} already",
                 "leave one of them out",
                 "EKS API, NodeRepairConfig",
             )
-        conditions.add((rule.condition, rule.reason))
+        conditions.add((repair_rule.condition, repair_rule.reason))
     return repair

@@ -9,7 +9,7 @@ from slicewright.apis.names import POOL_LABEL
 from slicewright.infra import stack_file
 from slicewright.infra.plan.existing.gpus import gpu_of_nodes
 from slicewright.infra.plan.existing.hosts import plan_hosts
-from slicewright.infra.plan.findings import Checked, Stated, each, refuse
+from slicewright.infra.plan.findings import Checked, Stated, each, refuse, rule
 from slicewright.infra.plan.fractional.engines import engine_of, vke_labels
 from slicewright.infra.plan.gpu_operator.device_plugin import check_plugin, with_one_config
 from slicewright.infra.plan.gpu_operator.drivers import operator_driver, rolled_driver
@@ -21,6 +21,7 @@ from slicewright.infra.plan.model.pools import ExistingPoolPlan, ExistingSetting
 from slicewright.infra.plan.pools.pool import pool_plan
 
 
+@rule("existing-cluster")
 def plan_existing(
     fleet: stack_file.ByoFleet, stated: Stated, plan_common: CommonPlanner
 ) -> Checked[ExistingFleetPlan | None]:
@@ -93,6 +94,7 @@ Source: NVIDIA/k8s-device-plugin, internal/lm.
 """
 
 
+@rule("pool-select-label")
 def _check_keys(pool: stack_file.ByoPool, path: stack_file.Path) -> Checked[None]:
     """A node must not leave its pool because it has been partitioned."""
     for key, value in pool.select.items():
@@ -119,6 +121,7 @@ def _select(pool: stack_file.ByoPool) -> Mapping[str, str]:
     return pool.select or {POOL_LABEL: pool.name}
 
 
+@rule("pool-selects")
 def _check_selects(pools: Sequence[stack_file.ByoPool], stated: Stated) -> Checked[None]:
     """A node belongs to one pool. Selectors that overlap only on some nodes are not refused."""
     valid = [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.catalog import Gpu
-from slicewright.infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, refuse
+from slicewright.infra.plan.findings import CATALOG, Checked, Finding, Stated, listed, refuse, rule
 
 
+@rule("existing-gpu")
 def gpu_of_nodes(
     gpus: stack_file.NodeGpus, path: stack_file.Path, stated: Stated
 ) -> Checked[Gpu | None]:
@@ -24,6 +25,7 @@ def gpu_of_nodes(
     return catalog.gpu_of_product(gpus.product or "") if stated.has((*path, "product")) else None
 
 
+@rule("gpu-model")
 def gpu_of_model(
     model: str, path: stack_file.Path, stated: Stated, *, whole_allowed: bool = False
 ) -> Checked[Gpu | None]:

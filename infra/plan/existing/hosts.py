@@ -9,10 +9,11 @@ from slicewright.infra import geometry, stack_file
 from slicewright.infra.catalog import Gpu
 from slicewright.infra.geometry import Fit, Misfit, Placement
 from slicewright.infra.plan.existing.gpus import gpu_of_model
-from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, refuse
+from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, refuse, rule
 from slicewright.infra.plan.model.hosts import HostGpuPlan, HostPlan
 
 
+@rule("host-name")
 def plan_hosts(hosts: tuple[stack_file.Host, ...], stated: Stated) -> Checked[tuple[HostPlan, ...]]:
     planned, names = (
         [],
@@ -31,6 +32,7 @@ def plan_hosts(hosts: tuple[stack_file.Host, ...], stated: Stated) -> Checked[tu
     return tuple(planned)
 
 
+@rule("host-gpus")
 def _host(host: stack_file.Host, path: stack_file.Path, stated: Stated) -> Checked[HostPlan | None]:
     gpu = yield from gpu_of_model(host.gpu.model, (*path, "gpu"), stated)
     gpus, indexes = [], set()
@@ -73,6 +75,7 @@ def _host(host: stack_file.Host, path: stack_file.Path, stated: Stated) -> Check
     )
 
 
+@rule("host-instances")
 def _instances(
     host_gpu: stack_file.HostGpu, gpu: Gpu | None, path: stack_file.Path, stated: Stated
 ) -> Checked[tuple[Placement, ...] | None]:
@@ -110,6 +113,7 @@ def _instances(
     return (yield from _as_placed(legal, gpu, path)) if placed else fit.placements
 
 
+@rule("host-unpartitioned")
 def _check_unpartitioned(
     host_gpu: stack_file.HostGpu, gpu: Gpu, path: stack_file.Path
 ) -> Checked[None]:
@@ -139,6 +143,7 @@ def _misfit(misfit: Misfit, gpu: Gpu, at: stack_file.Path) -> Finding:
     )
 
 
+@rule("host-placement")
 def _legal(
     instances: Mapping[int, stack_file.Instance], gpu: Gpu, path: stack_file.Path
 ) -> Checked[Mapping[int, Placement]]:
@@ -161,6 +166,7 @@ def _legal(
     return legal
 
 
+@rule("host-placement-overlap")
 def _as_placed(
     placed: Mapping[int, Placement], gpu: Gpu, path: stack_file.Path
 ) -> Checked[tuple[Placement, ...]]:

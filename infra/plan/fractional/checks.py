@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Finding, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Finding, Stated, refuse, rule
 from slicewright.infra.plan.fractional.engines import (
     SEVERAL_CARDS,
     share_requests,
@@ -31,6 +31,7 @@ _INSTALLED: Final = (
 _PLUGIN: Final = ("plugin_repository", "plugin_version")
 
 
+@rule("fractional-engine")
 def check_fractional(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
     """An engine for fractions needs fractional pools, and they need it."""
     pools = [
@@ -66,6 +67,7 @@ def check_fractional(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
     yield from _check_other_pools(fleet, fleet.fractional, pools, stated)
 
 
+@rule("fractional-other-pools")
 def _check_other_pools(
     fleet: stack_file.Fleet, fractional: stack_file.Fractional, pools: list[int], stated: Stated
 ) -> Checked[None]:
@@ -88,6 +90,7 @@ def _check_other_pools(
     )
 
 
+@rule("fractional-pool")
 def _check_pool(
     pool: AnyPool, path: stack_file.Path, fleet: stack_file.Fleet, stated: Stated
 ) -> Checked[None]:
@@ -108,6 +111,7 @@ def _check_pool(
         )
 
 
+@rule("fractional-vke")
 def _check_vke(fleet: stack_file.Fleet, fractional: stack_file.Fractional) -> Checked[None]:
     """Refuses settings that Volcengine's scheduler does not support."""
     if fractional.provider == "vke" and fleet.cloud != "byo":
@@ -126,6 +130,7 @@ def _check_vke(fleet: stack_file.Fleet, fractional: stack_file.Fractional) -> Ch
         )
 
 
+@rule("fractional-existing-engine")
 def _check_existing(
     fleet: stack_file.Fleet, fractional: stack_file.Fractional, stated: Stated
 ) -> Checked[None]:
@@ -157,6 +162,7 @@ def _check_existing(
             )
 
 
+@rule("fractional-compute-policy")
 def _check_compute_policy(
     fleet: stack_file.Fleet, fractional: stack_file.Fractional, stated: Stated
 ) -> Checked[None]:
@@ -187,6 +193,7 @@ def _check_compute_policy(
         )
 
 
+@rule("fractional-key")
 def _check_keys(fractional: stack_file.Fractional, stated: Stated) -> Checked[None]:
     """Refuses keys that the engine ignores."""
     for finding in (*_foreign_keys(fractional), *_volcano_limits(fractional)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import CATALOG, Checked, Stated, refuse
+from slicewright.infra.plan.findings import CATALOG, Checked, Stated, refuse, rule
 from slicewright.infra.plan.fractional.checks import HAMI, VOLCANO
 from slicewright.infra.plan.model.fractional import Engine
 
@@ -13,6 +13,7 @@ _LEAST_MIB: Final = 256
 """Per card. Source: volcano-sh/volcano, mgpu device package."""
 
 
+@rule("fractional-served-workload")
 def check_settings(
     workload: stack_file.AnyWorkload,
     share: stack_file.FractionalRequest,
@@ -37,6 +38,7 @@ def check_settings(
         )
 
 
+@rule("fractional-pod-settings")
 def _check_pod_settings(
     share: stack_file.FractionalRequest, at: stack_file.Path, engine: Engine, stated: Stated
 ) -> Checked[None]:
@@ -61,6 +63,7 @@ def _check_pod_settings(
             )
 
 
+@rule("fractional-containers")
 def _check_containers(
     workload: stack_file.AnyWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
@@ -78,6 +81,7 @@ def _check_containers(
         )
 
 
+@rule("fractional-request")
 def check_request(
     request: stack_file.FractionalRequest,
     at: stack_file.Path,
@@ -104,6 +108,7 @@ def check_request(
     yield from _check_card_memory(mib, request.cards, at, source, card_mib)
 
 
+@rule("fractional-compute")
 def _check_compute(
     percent: int, cards: int, mib: int, at: stack_file.Path, source: str, most_cards: int
 ) -> Checked[None]:
@@ -129,6 +134,7 @@ def _check_compute(
         )
 
 
+@rule("fractional-memory")
 def _check_card_memory(
     mib: int, cards: int, at: stack_file.Path, source: str, card_mib: int | None
 ) -> Checked[None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import Gpu
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.fractional.checks import HAMI, VKE
 from slicewright.infra.plan.fractional.engines import (
     VKE_POLICY,
@@ -43,6 +43,7 @@ def card_shape(share: stack_file.FractionalRequest, engine: Engine) -> CardShape
     )
 
 
+@rule("fractional-request-engine")
 def plan_workloads(
     fleet: stack_file.Fleet,
     engine: Engine | None,
@@ -83,6 +84,7 @@ def _all_planned(fleet: stack_file.Fleet, nodes: Sequence[tuple[Gpu, int]], stat
     )
 
 
+@rule("fractional-cards")
 def _check_fit(
     share: stack_file.FractionalRequest,
     at: stack_file.Path,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.pools import GkePoolPlan, SystemPoolPlan
 
 
@@ -41,6 +41,7 @@ def pod_addresses(system: SystemPoolPlan | None, pools: Sequence[GkePoolPlan]) -
     return sum(nodes * (1 << (2 * pods - 1).bit_length()) for nodes, pods in counted)
 
 
+@rule("gke-network-room")
 def check_own_network(
     fleet: stack_file.GkeFleet,
     system: SystemPoolPlan | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.pools.capacity import check_capacity
 
 _TOOLKIT = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
@@ -13,6 +13,7 @@ _COMPACT_FLEX = ("a3-ultragpu-", "a4-")
 _FLEX = "Google Cloud docs, flex-start VMs"
 
 
+@rule("gke-capacity")
 def gke_capacity(
     pool: stack_file.GkePool, path: stack_file.Path, zones: tuple[str, ...]
 ) -> Checked[stack_file.Capacity]:
@@ -57,6 +58,7 @@ def gke_capacity(
     return pool.capacity
 
 
+@rule("gke-reservation")
 def _reservation(
     reservation: stack_file.GkeReservation, path: stack_file.Path
 ) -> Checked[stack_file.Capacity]:
@@ -75,6 +77,7 @@ def _reservation(
     return stack_file.GkeReservation(reservation=name, fallback="none")
 
 
+@rule("gke-placement")
 def check_placement(
     pool: stack_file.GkePool, path: stack_file.Path, zones: tuple[str, ...]
 ) -> Checked[None]:
@@ -120,6 +123,7 @@ def check_placement(
         )
 
 
+@rule("gke-upgrade")
 def gke_upgrade(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[stack_file.Upgrade]:
     """The upgrade, decided to the last value."""
     upgrade, at = pool.upgrade, (*path, "upgrade")
@@ -150,6 +154,7 @@ def gke_upgrade(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[stac
             return upgrade
 
 
+@rule("gke-location-policy")
 def check_location_policy(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[None]:
     if pool.location_policy is not None and isinstance(pool.nodes, stack_file.Fixed):
         yield refuse(
@@ -160,6 +165,7 @@ def check_location_policy(pool: stack_file.GkePool, path: stack_file.Path) -> Ch
         )
 
 
+@rule("gke-auto-repair")
 def repaired(
     management: stack_file.Management, capacity: stack_file.Capacity, path: stack_file.Path
 ) -> Checked[stack_file.Management]:

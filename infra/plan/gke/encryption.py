@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.clusters import GkeClusterPlan
 
 
+@rule("gke-key-location")
 def check_keys(cluster: stack_file.GkeCluster, region: str) -> Checked[None]:
     """region: of the cluster."""
     if cluster.kms_key is not None:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 
 from slicewright.infra import catalog, stack_file
-from slicewright.infra.plan.findings import Checked, Stated, each, refuse
+from slicewright.infra.plan.findings import Checked, Stated, each, refuse, rule
 from slicewright.infra.plan.gke.addresses import check_own_network
 from slicewright.infra.plan.gke.encryption import check_keys
 from slicewright.infra.plan.gke.gpu_direct import check_gpu_networks
@@ -100,6 +100,7 @@ def _plan_cluster(
     )
 
 
+@rule("gke-unused-operator")
 def _plan_operator(
     fleet: stack_file.GkeFleet, stated: Stated
 ) -> Checked[stack_file.GpuOperator | None]:
@@ -131,6 +132,7 @@ def _plan_operator(
     return operator
 
 
+@rule("gke-system-pool-zones")
 def _plan_system_pool(
     fleet: stack_file.GkeFleet, region: str, place: ClusterPlace, needed: bool, stated: Stated
 ) -> Checked[SystemPoolPlan | None]:

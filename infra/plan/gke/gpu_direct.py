@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import Machine
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.clusters import GpuNetwork
 from slicewright.infra.plan.model.fleets import GkeFleetPlan
 
@@ -91,6 +91,7 @@ def gpu_networks(
     )
 
 
+@rule("gke-gpu-direct")
 def check_gpu_direct(
     pool: stack_file.GkePool, path: stack_file.Path, machine: Machine
 ) -> Checked[None]:
@@ -120,6 +121,7 @@ def check_gpu_direct(
         )
 
 
+@rule("gke-gpu-direct-cluster")
 def check_gpu_networks(fleet: stack_file.GkeFleet, stated: Stated) -> Checked[None]:
     """Checks that the cluster meets the needs of the pools with such networks."""
     pools = [pool for pool in fleet.node_pools if pool.gpu_network in _MODES]
@@ -148,6 +150,7 @@ def check_gpu_networks(fleet: stack_file.GkeFleet, stated: Stated) -> Checked[No
         )
 
 
+@rule("gke-gpu-networks")
 def _check_named(
     cluster: stack_file.GkeCluster, pools: Sequence[stack_file.GkePool]
 ) -> Checked[None]:

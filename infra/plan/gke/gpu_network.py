@@ -13,7 +13,7 @@ from typing import Final
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import Machine
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.gke.gpu_direct import MODE_OF
 from slicewright.infra.plan.model.fleets import GkeFleetPlan
 
@@ -31,6 +31,7 @@ DRANET_LABELS: Final[Mapping[str, str]] = {
 }
 
 
+@rule("gke-dranet")
 def check_dranet(
     pool: stack_file.GkePool, path: stack_file.Path, machine: Machine, zones: Sequence[str]
 ) -> Checked[None]:
@@ -65,6 +66,7 @@ def _instead(machine: Machine) -> str:
     return "leave it out, or choose a3-ultragpu-8g or a4-highgpu-8g"
 
 
+@rule("gke-dranet-version")
 def check_dranet_version(fleet: stack_file.GkeFleet) -> Checked[None]:
     uses_dranet = any(pool.gpu_network == "dranet" for pool in fleet.node_pools)
     version = fleet.cluster.version

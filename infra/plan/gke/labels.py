@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 
 _MOST: Final = 64
 _OF_THE_PROVIDER: Final = 1
@@ -17,6 +17,7 @@ _RESERVED: Final = "goog-"
 _DOCS: Final = "Compute Engine docs, labels: requirements"
 
 
+@rule("gke-cluster-labels")
 def check_cluster_labels(labels: Mapping[str, str]) -> Checked[None]:
     """`cluster.resource_labels`."""
     path = ("cluster", "resource_labels")
@@ -32,6 +33,7 @@ def check_cluster_labels(labels: Mapping[str, str]) -> Checked[None]:
     yield from _check_keys(labels, path)
 
 
+@rule("gke-pool-labels")
 def check_pool_labels(labels: Mapping[str, str], path: stack_file.Path) -> Checked[None]:
     """`resource_labels` of the pool at the path."""
     if len(labels) > _MOST:
@@ -44,6 +46,7 @@ def check_pool_labels(labels: Mapping[str, str], path: stack_file.Path) -> Check
     yield from _check_keys(labels, (*path, "resource_labels"))
 
 
+@rule("gke-label-key")
 def _check_keys(labels: Mapping[str, str], path: stack_file.Path) -> Checked[None]:
     for key in labels:
         if key.startswith(_RESERVED):

@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, listed, refuse
+from slicewright.infra.plan.findings import Checked, listed, refuse, rule
 
 _AT: stack_file.Path = ("cluster", "maintenance")
 _WINDOW: stack_file.Path = (*_AT, "window")
@@ -45,6 +45,7 @@ def check_maintenance(maintenance: stack_file.GkeMaintenance | None) -> Checked[
     yield from _check_exclusions(maintenance.exclusions)
 
 
+@rule("gke-maintenance-window")
 def _check_recurring(window: stack_file.RecurringMaintenance) -> Checked[None]:
     length = _time(window.end) - _time(window.start)
     if length <= timedelta(0):
@@ -75,6 +76,7 @@ def _check_recurring(window: stack_file.RecurringMaintenance) -> Checked[None]:
         )
 
 
+@rule("gke-maintenance-exclusion")
 def _check_exclusions(exclusions: tuple[stack_file.MaintenanceExclusion, ...]) -> Checked[None]:
     at: stack_file.Path = (*_AT, "exclusions")
     if len(exclusions) > _MOST_EXCLUSIONS:

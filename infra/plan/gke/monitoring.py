@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, get_args
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, listed, refuse
+from slicewright.infra.plan.findings import Checked, listed, refuse, rule
 from slicewright.infra.plan.model.fleets import GkeFleetPlan
 
 _SYSTEM: Final = "SYSTEM_COMPONENTS"
@@ -21,6 +21,7 @@ _METRICS: Final = "GKE docs, configure metrics collection"
 _LOGS: Final = "GKE docs, about GKE logs"
 
 
+@rule("gke-monitoring")
 def plan_monitoring(
     monitoring: stack_file.GkeMonitoring | None,
 ) -> Checked[stack_file.GkeMonitoring | None]:
@@ -85,6 +86,7 @@ def _has_dcgm(monitoring: stack_file.GkeMonitoring | None) -> bool:
     return monitoring is None or "DCGM" in monitoring.components
 
 
+@rule("gke-monitoring-components")
 def _check_components(
     components: Sequence[str], at: stack_file.Path, signals: str, source: str
 ) -> Checked[None]:

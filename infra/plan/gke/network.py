@@ -6,7 +6,7 @@ import ipaddress
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.clusters import GkeClusterPlan, GkeNetworkPlan
 
 _PATH: stack_file.Path = ("cluster", "network")
@@ -25,6 +25,7 @@ _PRIVATE: Final = tuple(
 """Source: VPC docs, valid ranges: private IPv4 addresses."""
 
 
+@rule("gke-network-ranges")
 def plan_network(network: stack_file.GkeNetwork | None) -> Checked[GkeNetworkPlan | None]:
     """None: the stack has a network of its own."""
     if network is None:
@@ -46,6 +47,7 @@ def plan_network(network: stack_file.GkeNetwork | None) -> Checked[GkeNetworkPla
     )
 
 
+@rule("gke-authorized-network")
 def check_control_plane(control_plane: stack_file.GkeControlPlane | None) -> Checked[None]:
     """The private endpoint takes private addresses only. GKE finds errors only while it creates."""
     if control_plane is None or not control_plane.private_endpoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.nodes import NodeCount
 
 _MOST_PER_ZONE = 1000
@@ -14,6 +14,7 @@ def first_nodes(nodes: NodeCount, zones: int) -> int:
     return -(-nodes.min // zones)
 
 
+@rule("gke-node-count")
 def check_counts(nodes: stack_file.Nodes, zones: int, path: stack_file.Path) -> Checked[None]:
     """path: of `nodes`."""
     if isinstance(nodes, stack_file.Fixed):
@@ -33,6 +34,7 @@ def check_counts(nodes: stack_file.Nodes, zones: int, path: stack_file.Path) -> 
         )
 
 
+@rule("gke-node-count-per-zone")
 def _check_fixed(count: int, zones: int, path: stack_file.Path) -> Checked[None]:
     if count % zones:
         yield refuse(
@@ -45,6 +47,7 @@ def _check_fixed(count: int, zones: int, path: stack_file.Path) -> Checked[None]
         )
 
 
+@rule("gke-autoscaled-count")
 def _check_autoscaled(
     nodes: stack_file.Autoscaled, zones: int, path: stack_file.Path
 ) -> Checked[None]:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import Machine
-from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.findings import Checked, Stated, listed, refuse, rule
 from slicewright.infra.plan.fractional.engines import engine_of
 from slicewright.infra.plan.gke.capacity import (
     check_location_policy,
@@ -109,6 +109,7 @@ def gke_pool(
     return replace(common, labels=labels, driver_version=driver_version).with_settings(settings)
 
 
+@rule("gke-pool-zones")
 def _zones(
     fleet: stack_file.GkeFleet,
     pool: stack_file.GkePool,
@@ -183,6 +184,7 @@ def _settings(
     )
 
 
+@rule("gke-auto-upgrade")
 def _check_management(
     management: stack_file.Management, channel: str, path: stack_file.Path
 ) -> Checked[None]:
@@ -196,6 +198,7 @@ def _check_management(
         )
 
 
+@rule("gke-machine")
 def _check_machine(
     pool: stack_file.GkePool, machine: Machine, path: stack_file.Path
 ) -> Checked[None]:
@@ -226,6 +229,7 @@ def _check_machine(
         )
 
 
+@rule("gke-features")
 def _check_features(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[None]:
     if pool.features.fast_socket and not pool.features.gvnic:
         yield refuse(
@@ -244,6 +248,7 @@ def _check_features(pool: stack_file.GkePool, path: stack_file.Path) -> Checked[
     yield from check_pool_labels(pool.resource_labels, path)
 
 
+@rule("gke-label-length")
 def _check_label_length(labels: Mapping[str, str], path: stack_file.Path) -> Checked[None]:
     """labels: with slicewright's own."""
     length = sum(len(key) + len(value) for key, value in labels.items())
@@ -257,6 +262,7 @@ def _check_label_length(labels: Mapping[str, str], path: stack_file.Path) -> Che
         )
 
 
+@rule("gke-driver")
 def _check_driver(pool: stack_file.GkePool, path: stack_file.Path, stated: Stated) -> Checked[None]:
     by_operator = isinstance(pool.partition, stack_file.Operator)
     # An invalid mode, such as EKS's boot, may have been read as operator.
@@ -287,6 +293,7 @@ def _check_driver(pool: stack_file.GkePool, path: stack_file.Path, stated: State
         )
 
 
+@rule("gke-pods-per-node")
 def _check_pods(pool: stack_file.GkePool, path: stack_file.Path, offer: Offer) -> Checked[None]:
     if offer.advertised + SYSTEM_PODS > pool.max_pods_per_node:
         needed, kind = offer.advertised + SYSTEM_PODS, "replicas" if offer.sharing else "partitions"
@@ -301,6 +308,7 @@ def _check_pods(pool: stack_file.GkePool, path: stack_file.Path, offer: Offer) -
         )
 
 
+@rule("gke-local-ssd")
 def _local_ssd(
     pool: stack_file.GkePool, path: stack_file.Path, fixed: int | None
 ) -> Checked[stack_file.LocalSsd | None]:

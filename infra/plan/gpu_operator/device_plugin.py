@@ -10,7 +10,7 @@ from typing import TypeVar
 from slicewright.apis.label_keys import PLUGIN_CONFIG_LABEL
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.catalog import DevicePluginIssue, driver_order
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 from slicewright.infra.plan.partition.sharing import alike_by_mps
 
@@ -44,6 +44,7 @@ whether versions before the first one, or later ones, have this issue.
 """
 
 
+@rule("device-plugin-version")
 def check_plugin(
     operator: stack_file.GpuOperator, pools: Sequence[PoolPlan], stated: Stated
 ) -> Checked[None]:
@@ -93,6 +94,7 @@ def _starves_mps(operator: stack_file.GpuOperator) -> bool:
     return _has(_MPS_STARVED_UNTIL, operator) is not None
 
 
+@rule("device-plugin-mps-daemon")
 def _check_mps_is_up(operator: stack_file.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
     operated = _operated(pools)
     if not _starves_mps(operator) or alike_by_mps(operated):
@@ -145,6 +147,7 @@ def with_one_config(pools: Sequence[_P]) -> tuple[_P, ...]:
     )
 
 
+@rule("device-plugin-mps-requests")
 def _check_mps(operator: stack_file.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
     if (has := _has(_MPS_STRICT, operator)) is None:
         return

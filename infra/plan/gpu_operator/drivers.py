@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.catalog import Gpu, Image, driver_order
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.fleets import FleetPlan
 from slicewright.infra.plan.model.offers import Offer
 from slicewright.infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
@@ -108,6 +108,7 @@ def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
     return operator_driver(fleet.operator)
 
 
+@rule("driver-version")
 def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer) -> Checked[None]:
     """Refuses a driver that is too old for the partitions, or known to fail with them."""
     if driver.version is None or not driver.exact:

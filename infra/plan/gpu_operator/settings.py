@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from slicewright.infra import catalog, stack_file
-from slicewright.infra.plan.findings import Checked, Stated, nearest, refuse
+from slicewright.infra.plan.findings import Checked, Stated, nearest, refuse, rule
 from slicewright.infra.plan.model.nodes import AnyCloud
 from slicewright.infra.plan.model.pools import EksSettings, GkeSettings, PoolPlan
 
@@ -25,6 +25,7 @@ def resolved(operator: stack_file.GpuOperator, cloud: AnyCloud) -> stack_file.Gp
     return operator.model_copy(update={"toolkit": toolkit})
 
 
+@rule("gpu-operator-on-gke")
 def check_on_gke(operator: stack_file.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
     """Refuses settings that need parts which GKE's images lack. The operator has no driver
     container for Container-Optimized OS: Google installs the driver there.
@@ -71,6 +72,7 @@ allowed, which is checked.
 """
 
 
+@rule("gpu-operator-existing")
 def _check_adopted(operator: stack_file.GpuOperator, cloud: AnyCloud) -> Checked[None]:
     """Refuses settings that would be passed to a chart which is not installed, and adoption where
     the cluster is new.
@@ -111,6 +113,7 @@ NVIDIA/nvidia-container-toolkit #1130.
 """
 
 
+@rule("gpu-operator-device-list")
 def _check_device_list(
     operator: stack_file.GpuOperator, cloud: AnyCloud, stated: Stated
 ) -> Checked[None]:
@@ -166,6 +169,7 @@ def asks_by_mount(pool: PoolPlan, operator: stack_file.GpuOperator | None) -> bo
     return operator is not None and operator.device_list == "volume-mounts"
 
 
+@rule("gpu-operator-unused-version")
 def _check_unused_versions(
     operator: stack_file.GpuOperator, cloud: AnyCloud, stated: Stated
 ) -> Checked[None]:
@@ -184,6 +188,7 @@ def _check_unused_versions(
             )
 
 
+@rule("gpu-operator")
 def check_operator(
     operator: stack_file.GpuOperator, cloud: AnyCloud, stated: Stated, *, new_cluster: bool
 ) -> Checked[None]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.catalog import KubernetesVersion
-from slicewright.infra.plan.findings import Checked, Finding, listed, refuse
+from slicewright.infra.plan.findings import Checked, Finding, listed, refuse, rule
 from slicewright.infra.plan.model.fleets import EksFleetPlan, FleetPlan, GkeFleetPlan
 
 _SOON: Final = 90
@@ -18,6 +18,7 @@ _NEWER: Final = 3
 _PATH = ("cluster", "version")
 
 
+@rule("eks-version")
 def check_eks_version(cluster: stack_file.EksCluster) -> Checked[None]:
     aws = catalog.aws()
     if cluster.version is None or _is_newer(cluster.version, aws.versions):
@@ -37,6 +38,7 @@ def check_eks_version(cluster: stack_file.EksCluster) -> Checked[None]:
         )
 
 
+@rule("gke-version")
 def check_gke_version(cluster: stack_file.GkeCluster) -> Checked[None]:
     gcp, minor = catalog.gcp(), _minor(cluster.version)
     if minor is None or _is_newer(minor, gcp.versions):

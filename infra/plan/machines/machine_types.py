@@ -14,6 +14,7 @@ from slicewright.infra.plan.findings import (
     Stated,
     listed,
     refuse,
+    rule,
 )
 from slicewright.infra.plan.model.nodes import GpuMachine
 from slicewright.infra.stack_file import Path
@@ -28,6 +29,7 @@ _ALL_GENERAL: Mapping[Cloud, str] = {
 }
 
 
+@rule("machine-gpus")
 def machine_of(
     name: str, choice: stack_file.GpuChoice | None, cloud: Cloud, path: Path, stated: Stated
 ) -> Checked[GpuMachine | None]:
@@ -55,6 +57,7 @@ def machine_of(
     )
 
 
+@rule("attached-gpus")
 def _with_attached_gpus(
     machine: Machine, choice: stack_file.GpuChoice | None, cloud: Cloud, path: Path
 ) -> Checked[GpuMachine | None]:
@@ -103,6 +106,7 @@ def _not_attachable(machine: Machine, model: str, models: Sequence[str], path: P
     return refuse(path, f"{model} cannot be attached to {machine.name}", instead, machine.source)
 
 
+@rule("system-machine-type")
 def system_machine(name: str, cloud: Cloud) -> Checked[Machine | UnlistedMachine | None]:
     """The system pool's machine type, which has no GPU."""
     at = ("system_pool", "machine_type")
@@ -123,6 +127,7 @@ def system_machine(name: str, cloud: Cloud) -> Checked[Machine | UnlistedMachine
     return machine
 
 
+@rule("machine-type")
 def named_machine(name: str, cloud: Cloud, path: Path) -> Checked[Machine | None]:
     """A machine type of the catalog, with GPUs or without."""
     machine = _catalogued(name, cloud)

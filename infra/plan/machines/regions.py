@@ -8,7 +8,7 @@ from datetime import date
 
 from slicewright.infra import catalog, stack_file
 from slicewright.infra.catalog import AwsRegion, Machine
-from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, nearest, refuse
+from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, nearest, refuse, rule
 
 _GCP_ZONES = "Compute Engine docs, regions and zones"
 _AWS_ZONES = "EC2 user guide, Regions and Zones"
@@ -18,6 +18,7 @@ _REGIONS_SHOWN = 6
 _REGION, _LOCATION = ("cluster", "region"), ("cluster", "location")
 
 
+@rule("aws-region")
 def aws_region(cluster: stack_file.EksCluster) -> Checked[AwsRegion | None]:
     """None if it is refused."""
     aws = catalog.aws()
@@ -32,6 +33,7 @@ def region_of_location(location: str) -> str:
     return location[:-2] if location[-2] == "-" else location
 
 
+@rule("gcp-region")
 def gcp_region(location: str) -> Checked[str | None]:
     """The region of a location. None if it is refused."""
     gcp = catalog.gcp()
@@ -69,6 +71,7 @@ def _not_a_zone(
     )
 
 
+@rule("gcp-zone")
 def check_gcp_zones(
     zones: Sequence[str], region: str | None, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
@@ -90,6 +93,7 @@ def check_gcp_zones(
     yield from _check_once(zones, path)
 
 
+@rule("aws-zone")
 def check_aws_zones(
     zones: Sequence[str], region: AwsRegion | None, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
@@ -113,6 +117,7 @@ def check_aws_zones(
     yield from _check_once(zones, path)
 
 
+@rule("control-plane-zone")
 def check_control_plane(
     zones: Sequence[str], region: AwsRegion | None, stated: Stated
 ) -> Checked[None]:
@@ -141,6 +146,7 @@ def without_control_planes(region: AwsRegion) -> tuple[str, ...]:
     return tuple(sorted(zone for zone in catalog.aws().no_control_plane if _id_of(zone, region)))
 
 
+@rule("zone-spelling")
 def check_one_spelling(fleet: stack_file.EksFleet, region: AwsRegion | None) -> Checked[None]:
     """Zones by name or by id: only the account knows whether two of them are the same."""
     first: dict[bool, str] = {}
@@ -186,6 +192,7 @@ def offered_zones(machine: Machine, region: AwsRegion) -> tuple[str, ...] | None
     return by_region.get(region.name, ()) if by_region and region.zones else None
 
 
+@rule("machine-type-offer")
 def check_offered_there(
     machine: Machine,
     region: AwsRegion | None,
@@ -248,6 +255,7 @@ def _elsewhere(zone: str, region: str, example: str, path: stack_file.Path, sour
     )
 
 
+@rule("zone-duplicate")
 def _check_once(zones: Sequence[str], path: stack_file.Path) -> Checked[None]:
     if len(set(zones)) == len(zones):
         return
@@ -258,6 +266,7 @@ def _check_once(zones: Sequence[str], path: stack_file.Path) -> Checked[None]:
             )
 
 
+@rule("key-region")
 def check_key_region(
     arn: str, path: stack_file.Path, region: AwsRegion | None, user: str, source: str
 ) -> Checked[None]:

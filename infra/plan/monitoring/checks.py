@@ -6,7 +6,7 @@ from typing import Final
 
 from slicewright.apis.names import NAMESPACE
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.monitoring import MonitoringPlan
 from slicewright.infra.plan.model.nodes import AnyCloud
 
@@ -27,6 +27,7 @@ manifests/operator.yaml.
 """
 
 
+@rule("monitoring")
 def monitoring_of(
     fleet: stack_file.Fleet, cloud: AnyCloud, stated: Stated
 ) -> Checked[MonitoringPlan | None]:
@@ -53,6 +54,7 @@ def monitoring_of(
     return MonitoringPlan(settings=monitoring)
 
 
+@rule("monitoring-managed")
 def _check_managed(fleet: stack_file.Fleet, cloud: AnyCloud) -> Checked[None]:
     if not isinstance(fleet, stack_file.GkeFleet):
         yield refuse(
@@ -73,6 +75,7 @@ def _check_managed(fleet: stack_file.Fleet, cloud: AnyCloud) -> Checked[None]:
         )
 
 
+@rule("monitoring-namespace")
 def _check_stack(
     stack: stack_file.PrometheusStack, fleet: stack_file.Fleet, stated: Stated
 ) -> Checked[None]:
@@ -109,6 +112,7 @@ def _check_stack(
         )
 
 
+@rule("monitoring-dcgm")
 def _check_dcgm(fleet: stack_file.Fleet) -> Checked[None]:
     """One monitor for the GPU operator's DCGM exporter: also of an operator that is adopted."""
     operator = fleet.gpu_operator

@@ -14,7 +14,7 @@ from typing import Final, TypeGuard
 from slicewright.infra import catalog, geometry, stack_file
 from slicewright.infra.catalog import Gpu
 from slicewright.infra.geometry import naming
-from slicewright.infra.plan.findings import Checked, listed, refuse
+from slicewright.infra.plan.findings import Checked, listed, refuse, rule
 from slicewright.infra.plan.model.launch_templates import BottlerocketSettings
 from slicewright.infra.plan.model.nodes import WHOLE_GPU, AnyPool, Gpus
 from slicewright.infra.plan.model.offers import ReplicatedResource
@@ -30,6 +30,7 @@ def with_bottlerocket(pool: AnyPool) -> TypeGuard[stack_file.EksPool]:
     )
 
 
+@rule("partition-system")
 def check_system(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[None]:
     """Refuses settings that the pool's operating system does not support."""
     if not with_bottlerocket(pool):
@@ -76,6 +77,7 @@ def check_system(pool: stack_file.EksPool, path: stack_file.Path) -> Checked[Non
         )
 
 
+@rule("bottlerocket-partition")
 def bottlerocket_partitioning(
     partition: stack_file.Native | None, path: stack_file.Path, gpus: Gpus
 ) -> Checked[Partitioning | None]:
@@ -125,6 +127,7 @@ def bottlerocket_partitioning(
     )
 
 
+@rule("bottlerocket-sharing")
 def bottlerocket_sharing(
     sharing: stack_file.TimeSlicing, path: stack_file.Path, devices: Mapping[str, int] | None
 ) -> Checked[tuple[ReplicatedResource, ...] | None]:

@@ -20,7 +20,7 @@ from slicewright.infra import catalog, geometry, stack_file
 from slicewright.infra.catalog import Gpu, driver_order
 from slicewright.infra.catalog.named_configs import config_name
 from slicewright.infra.geometry import Fit, Misfit, naming
-from slicewright.infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
+from slicewright.infra.plan.findings import Checked, Stated, each, listed, nearest, refuse, rule
 from slicewright.infra.plan.model.nodes import WHOLE_GPU, GpuMachine, Gpus, Layout, MigStrategy
 from slicewright.infra.plan.model.offers import (
     MEMORY_AMOUNTS,
@@ -62,6 +62,7 @@ def unpartitioned(gpus: Gpus, *, by_mig_manager: bool) -> Partitioning:
     )
 
 
+@rule("gke-partition")
 def gke_partitioning(
     partition: stack_file.Native, path: Path, gpus: GpuMachine
 ) -> Checked[Partitioning | None]:
@@ -91,6 +92,7 @@ def gke_partitioning(
     )
 
 
+@rule("partition-ways")
 def check_ways(partition: StatedLayouts, path: Path) -> Checked[None]:
     """Exactly one of layout, config and gpus states the layout."""
     ways = _ways(partition)
@@ -103,6 +105,7 @@ def check_ways(partition: StatedLayouts, path: Path) -> Checked[None]:
         yield refuse(path, has, "write one of them, for example config: all-balanced", "mig-parted")
 
 
+@rule("partition-strategy-none")
 def operator_partitioning(
     partition: StatedLayouts,
     pool: str,
@@ -214,6 +217,7 @@ def offer(
     )
 
 
+@rule("gpu-without-mig")
 def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:
     """Whether the GPU has MIG. Refuses a GPU without it."""
     if gpu.family is None:
@@ -253,6 +257,7 @@ def _requested_layouts(
     return (layout,) * gpus.count
 
 
+@rule("partition-named-layout")
 def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
     named = catalog.load().named_configs[gpu.name]
     if config in named and (named[config].layout or not named[config].mig):
@@ -286,6 +291,7 @@ def _config_alike(config: str, gpu: Gpu) -> str:
     return config_name(profile) if profile else ""
 
 
+@rule("partition-by-index")
 def _by_index(
     groups: tuple[stack_file.GpuGroup, ...], gpus: Gpus, path: Path, stated: Stated
 ) -> Checked[tuple[Layout, ...] | None]:
@@ -330,6 +336,7 @@ def _by_index(
     return ordered
 
 
+@rule("partition-strategy")
 def _strategy_allows(
     layouts: tuple[Layout, ...], strategy: MigStrategy, path: Path
 ) -> Checked[bool]:
@@ -352,6 +359,7 @@ def _strategy_allows(
     return False
 
 
+@rule("partition-fit")
 def _fits(gpu: Gpu, layout: Layout, path: Path) -> Checked[bool]:
     match geometry.check(gpu, layout):
         case Fit():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, refuse
+from slicewright.infra.plan.findings import Checked, Finding, Stated, listed, refuse, rule
 from slicewright.infra.plan.model.nodes import WHOLE_GPU, AnyCloud, MigStrategy, SharingStrategy
 from slicewright.infra.plan.model.offers import ReplicatedResource
 from slicewright.infra.plan.model.pools import PoolPlan
@@ -46,6 +46,7 @@ def gke_sharing(
     )
 
 
+@rule("gke-sharing")
 def _check_gke(sharing: Replicated, path: Path) -> Checked[None]:
     fewest, most = _GKE_CLIENTS
     each = _by_full_name(sharing.replicas, (WHOLE_GPU,))
@@ -128,6 +129,7 @@ def _replicated(
     )
 
 
+@rule("sharing-resource")
 def _check_names(sharing: Replicated, path: Path, devices: Mapping[str, int]) -> Checked[None]:
     for written in () if isinstance(sharing.replicas, int) else sharing.replicas:
         if _full_name(written) not in devices:
@@ -141,6 +143,7 @@ def _check_names(sharing: Replicated, path: Path, devices: Mapping[str, int]) ->
             )
 
 
+@rule("sharing-duplicate")
 def _check_duplicates(sharing: Replicated, path: Path) -> Checked[None]:
     """`gpu` and `nvidia.com/gpu` are two keys of one resource."""
     first: dict[str, str] = {}
@@ -156,6 +159,7 @@ def _check_duplicates(sharing: Replicated, path: Path) -> Checked[None]:
         first.setdefault(name, written)
 
 
+@rule("sharing-replicas")
 def _check_replicas(sharing: Replicated, path: Path, each: Mapping[str, int]) -> Checked[None]:
     for name, replicas in each.items():
         if isinstance(sharing, stack_file.Mps) and replicas > _MPS_CLIENTS:
@@ -195,6 +199,7 @@ def alike_by_mps(pools: Sequence[PoolPlan]) -> bool:
     )
 
 
+@rule("sharing-mps")
 def _check_mps(path: Path, *, partitioned: bool, strategy: str, cloud: str) -> Checked[None]:
     if cloud == "gke":
         yield refuse(

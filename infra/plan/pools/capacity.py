@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import Machine
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 
 _GKE = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
 _EKS = "EKS docs, managed node groups with capacity blocks"
@@ -20,6 +20,7 @@ _OTHER_CLOUD: Mapping[str, tuple[str, str]] = {
 _EKS_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}|arn:[^:]+:resource-groups:.+")
 
 
+@rule("capacity")
 def check_capacity(
     capacity: stack_file.Capacity, cloud: str, path: stack_file.Path, zones: Sequence[str]
 ) -> Checked[None]:
@@ -61,6 +62,7 @@ def check_capacity(
                 )
 
 
+@rule("capacity-offer")
 def check_offered(
     capacity: stack_file.Capacity, machine: Machine, path: stack_file.Path
 ) -> Checked[None]:

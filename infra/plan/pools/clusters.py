@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.machines.machine_types import system_machine
 from slicewright.infra.plan.model.pools import SystemPoolPlan
 from slicewright.infra.plan.pools.nodes import count_of
@@ -20,6 +20,7 @@ _NOT_OF_EXISTING = (
 )
 
 
+@rule("system-pool-nodes")
 def system_pool(
     settings: stack_file.SystemPool, cloud: Literal["gke", "eks"], zones: tuple[str, ...]
 ) -> Checked[SystemPoolPlan | None]:
@@ -36,6 +37,7 @@ def system_pool(
     return SystemPoolPlan(name=SYSTEM_POOL, machine=machine, zones=zones, nodes=nodes)
 
 
+@rule("existing-cluster-setting")
 def check_existing(cluster: stack_file.GkeCluster | stack_file.EksCluster) -> Checked[None]:
     """The settings of an existing cluster are not changed. Nodes may be in other subnets."""
     for name in _NOT_OF_EXISTING:

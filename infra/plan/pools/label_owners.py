@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 from slicewright.infra.plan.model.nodes import WHOLE_GPU, AnyCloud, AnyPool
 from slicewright.infra.stack_file import REFERENCE, Path
 
@@ -68,6 +68,7 @@ def label_of_others(key: str, pool: AnyPool, cloud: AnyCloud) -> ReservedLabel |
     return _DISCOVERY if discovered and _BY_DISCOVERY.fullmatch(key) else None
 
 
+@rule("accelerator-label")
 def check_accelerator_label(
     pool: AnyPool, path: Path, cloud: AnyCloud, resources: Collection[str]
 ) -> Checked[None]:

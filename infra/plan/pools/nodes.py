@@ -14,7 +14,7 @@ from slicewright.apis.names import (
     STARTUP_TAINT_KEY,
 )
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.nodes import (
     CLOUD_TAINT_EFFECT,
     GKE_LABELS,
@@ -59,6 +59,7 @@ _GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
 """GKE adds it to every GPU node, to keep away pods that need no GPU. slicewright does so on EKS."""
 
 
+@rule("node-count")
 def count_of(nodes: stack_file.Fixed | stack_file.Autoscaled, path: Path) -> Checked[NodeCount]:
     match nodes:
         case stack_file.Fixed(count=count):
@@ -125,6 +126,7 @@ _KUBERNETES_LABEL: Final = ReservedLabel(
 )
 
 
+@rule("pool-label")
 def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[str, str]]:
     """The pool's own label and the labels of the stack file."""
     for key, value in pool.labels.items():
@@ -160,6 +162,7 @@ def _reserved(key: str, domains: tuple[str, ...]) -> bool:
     return f".{prefix}".endswith(domains)
 
 
+@rule("gke-node-label")
 def _check_gke_label(key: str, at: Path) -> Checked[None]:
     if _reserved(key, (".kubernetes.io", ".k8s.io", ".cloud.google.com")):
         yield refuse(
@@ -171,6 +174,7 @@ def _check_gke_label(key: str, at: Path) -> Checked[None]:
         )
 
 
+@rule("eks-node-label")
 def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
     if _reserved(key, (".kubernetes.io", ".k8s.io", ".eks.amazonaws.com")):
         yield refuse(
@@ -192,6 +196,7 @@ def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
         yield refuse(at, "EKS refuses labels without a value", 'for example "true"', "EKS API")
 
 
+@rule("pool-taint")
 def pool_taints(
     pool: AnyPool, path: Path, cloud: AnyCloud, stated: Stated
 ) -> Checked[tuple[Taint, ...]]:
@@ -232,6 +237,7 @@ _WHO_ADDS_GPU_TAINT: Final[Mapping[AnyCloud, str]] = {
 }
 
 
+@rule("pool-taint-key")
 def _check_taint_key(key: str, at: Path, cloud: AnyCloud) -> Checked[None]:
     if key == STARTUP_TAINT_KEY or key.startswith(_SLICEWRIGHT_PREFIX):
         yield refuse(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from slicewright.apis.label_keys import PLUGIN_CONFIG_LABEL
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import CATALOG, Checked, Stated, refuse
+from slicewright.infra.plan.findings import CATALOG, Checked, Stated, refuse, rule
 from slicewright.infra.plan.fractional.engines import (
     desired_shares,
     engine_labels,
@@ -46,6 +46,7 @@ from slicewright.infra.plan.partition.partitions import (
 from slicewright.infra.plan.partition.sharing import gke_sharing, plugin_sharing
 
 
+@rule("gpu-memory-unknown")
 def offer_of(
     pool: AnyPool,
     path: stack_file.Path,
@@ -104,6 +105,7 @@ def offer_of(
     return offer_plan, labels
 
 
+@rule("sharing-with-mig")
 def _sharing(
     pool: AnyPool,
     path: stack_file.Path,

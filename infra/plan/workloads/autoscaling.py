@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, listed, nearest, refuse
+from slicewright.infra.plan.findings import Checked, Stated, listed, nearest, refuse, rule
 from slicewright.infra.plan.model.scaling import METRICS, AutoscalingPlan, Metric
 from slicewright.infra.plan.workloads.placement import PlacedWorkload
 
@@ -19,6 +19,7 @@ _PERIOD_S: Final = 1800
 """The longest that HorizontalPodAutoscalerBehavior allows (Kubernetes API, autoscaling/v2)."""
 
 
+@rule("autoscaling")
 def check_autoscaling(
     workload: stack_file.ServedWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
@@ -59,6 +60,7 @@ def check_autoscaling(
         yield from _check_pace(pace, (*at, name))
 
 
+@rule("autoscaling-metric")
 def _check_metric(
     workload: stack_file.ServedWorkload,
     scaled: stack_file.Autoscaling,
@@ -103,6 +105,7 @@ def _check_metric(
         )
 
 
+@rule("autoscaling-target")
 def _check_target(
     scaled: stack_file.Autoscaling, metric: Metric, at: stack_file.Path
 ) -> Checked[None]:
@@ -118,6 +121,7 @@ def _check_target(
         yield refuse(at, f"{target} percent is never reached", "write 1 to 100")
 
 
+@rule("autoscaling-wake")
 def _check_wake(
     scaled: stack_file.Autoscaling, at: stack_file.Path, stated: Stated
 ) -> Checked[None]:
@@ -142,6 +146,7 @@ def _check_wake(
             )
 
 
+@rule("autoscaling-cooldown")
 def _check_cooldown(scaled: stack_file.Autoscaling, at: stack_file.Path) -> Checked[None]:
     """Between the last answer and the fallback, KEDA may take an unknown value for zero:
     a trigger whose connection another one's failure has just closed is `not active, no error`
@@ -160,6 +165,7 @@ def _check_cooldown(scaled: stack_file.Autoscaling, at: stack_file.Path) -> Chec
         )
 
 
+@rule("autoscaling-pace")
 def _check_pace(pace: stack_file.Pace, at: stack_file.Path) -> Checked[None]:
     limits = (
         ("stabilization", pace.stabilization, _STABILIZATION_S),
@@ -183,6 +189,7 @@ def _check_pace(pace: stack_file.Pace, at: stack_file.Path) -> Checked[None]:
         )
 
 
+@rule("autoscaling-devices")
 def plan_autoscaling(
     placed: PlacedWorkload, neighbors: Sequence[PlacedWorkload], stated: Stated
 ) -> Checked[AutoscalingPlan | None]:
@@ -246,6 +253,7 @@ def _autoscaling_plan(scaled: stack_file.Autoscaling, most: int, places: int) ->
     )
 
 
+@rule("autoscaling-free-devices")
 def _all_free_devices(
     placed: PlacedWorkload, at: stack_file.Path, neighbors: Sequence[PlacedWorkload], places: int
 ) -> Checked[int | None]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.deployments import WorkloadPlan
 from slicewright.infra.plan.workloads.model_memory import model_memory
 
 
+@rule("workload-share")
 def check_share(
     workload: stack_file.ServedWorkload,
     share: stack_file.FractionalRequest,
@@ -36,6 +37,7 @@ def check_share(
         )
 
 
+@rule("workload-share-gpus")
 def _check_gpus(
     workload: stack_file.ServedWorkload,
     share: stack_file.FractionalRequest,
@@ -58,6 +60,7 @@ def _check_gpus(
         )
 
 
+@rule("workload-share-memory")
 def check_share_memory(
     workload: stack_file.ServedWorkload,
     share: WorkloadPlan,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.findings import Checked, Stated, listed, refuse, rule
 from slicewright.infra.plan.model.deployments import Devices
 from slicewright.infra.plan.model.pools import PoolPlan
 from slicewright.infra.plan.workloads.larger import larger
 
 
+@rule("workload-gpus")
 def check_gpus(gpus: int, at: stack_file.Path, pool: PoolPlan, devices: Devices) -> Checked[None]:
     """gpus: of one replica. at: the key that states them."""
     if gpus == 1:
@@ -36,6 +37,7 @@ def check_gpus(gpus: int, at: stack_file.Path, pool: PoolPlan, devices: Devices)
         )
 
 
+@rule("workload-gpu-memory")
 def check_gpu_memory(
     workload: stack_file.TritonWorkload | stack_file.ContainerWorkload,
     path: stack_file.Path,

@@ -6,10 +6,11 @@ from collections import Counter
 
 from slicewright.apis.names import NAMESPACE
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.pools import GkeSettings, PoolPlan
 
 
+@rule("workload-name")
 def check_names(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
     """Refuses a name that several workloads have, of any kind."""
     named = [
@@ -25,6 +26,7 @@ def check_names(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
             )
 
 
+@rule("workload-namespace")
 def check_namespaces(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
     operator = getattr(fleet, "gpu_operator", None)
     reserved = {NAMESPACE: "slicewright"} | (
@@ -52,6 +54,7 @@ def check_namespaces(fleet: stack_file.Fleet, stated: Stated) -> Checked[None]:
             )
 
 
+@rule("workload-pod-security")
 def check_pod_security(
     workload: stack_file.ServedWorkload, path: stack_file.Path, pool: PoolPlan, stated: Stated
 ) -> Checked[None]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, listed, nearest, refuse
+from slicewright.infra.plan.findings import Checked, Stated, listed, nearest, refuse, rule
 from slicewright.infra.plan.fractional.engines import CARDS_OF
 from slicewright.infra.plan.model.deployments import Devices, WorkloadPlan
 from slicewright.infra.plan.model.nodes import WHOLE_GPU
@@ -118,6 +118,7 @@ def place_workload(
     return PlacedWorkload(path=path, workload=workload, pool=pool, devices=_devices(base, pool))
 
 
+@rule("workload-pool")
 def pool_of(
     workload: stack_file.ServedWorkload,
     path: stack_file.Path,
@@ -156,6 +157,7 @@ def pool_of(
     return planned_pools.get(workload.pool)
 
 
+@rule("workload-resource")
 def _base_resource(
     workload: stack_file.ServedWorkload, at: stack_file.Path, pool: PoolPlan
 ) -> Checked[str | None]:

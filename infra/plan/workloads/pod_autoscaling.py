@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Finding, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Finding, Stated, refuse, rule
 from slicewright.infra.plan.model.deployments import DeploymentPlan
 from slicewright.infra.plan.model.monitoring import MonitoringPlan
 from slicewright.infra.plan.model.scaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
 from slicewright.infra.plan.workloads.autoscaling import KEDA_POLL_S
 
 
+@rule("autoscaling-prometheus")
 def plan_pod_autoscaling(
     fleet: stack_file.Fleet,
     deployments: Sequence[DeploymentPlan],
@@ -60,6 +61,7 @@ def plan_pod_autoscaling(
     )
 
 
+@rule("pod-autoscaling-existing")
 def _check_adapter_keys(
     settings: stack_file.Keda | stack_file.PrometheusAdapter, stated: Stated
 ) -> Checked[None]:
@@ -74,6 +76,7 @@ def _check_adapter_keys(
             )
 
 
+@rule("pod-autoscaling-namespace")
 def _check_namespace(
     settings: stack_file.Keda | stack_file.PrometheusAdapter,
     deployments: Sequence[DeploymentPlan],
@@ -109,6 +112,7 @@ def _without_prometheus(at: stack_file.Path, monitoring: MonitoringPlan | None) 
     )
 
 
+@rule("prometheus-adapter")
 def _check_for_adapter(scaled: stack_file.Autoscaling, at: stack_file.Path) -> Checked[None]:
     """Refuses settings that Kubernetes' own autoscaler does not support."""
     if scaled.min == 0:
@@ -134,6 +138,7 @@ def _check_for_adapter(scaled: stack_file.Autoscaling, at: stack_file.Path) -> C
         )
 
 
+@rule("autoscaling-window")
 def _check_window(
     scaled: stack_file.Autoscaling, at: stack_file.Path, monitoring: MonitoringPlan
 ) -> Checked[None]:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from slicewright.infra import stack_file
 from slicewright.infra.catalog import Machine
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.pools import CloudSettings, PoolPlan
 
 
@@ -19,6 +19,7 @@ def check_against_node(
     yield from _check_cache(workload, path, pool)
 
 
+@rule("workload-requests")
 def _check_machine(
     workload: stack_file.ServedWorkload, path: stack_file.Path, machine: Machine
 ) -> Checked[None]:
@@ -42,6 +43,7 @@ def _check_machine(
         )
 
 
+@rule("workload-cache")
 def _check_cache(
     workload: stack_file.ServedWorkload, path: stack_file.Path, pool: PoolPlan
 ) -> Checked[None]:
@@ -63,6 +65,7 @@ def _check_cache(
         )
 
 
+@rule("workload-limits")
 def check_limits(workload: stack_file.ServedWorkload, path: stack_file.Path) -> Checked[None]:
     for name in ("cpu", "memory"):
         least, most = getattr(workload.requests, name), getattr(workload.limits, name)
@@ -90,6 +93,7 @@ def check_limits(workload: stack_file.ServedWorkload, path: stack_file.Path) -> 
         )
 
 
+@rule("workload-ports")
 def check_ports(
     workload: stack_file.ContainerWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:

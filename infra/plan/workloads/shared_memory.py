@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.findings import Checked, Stated, listed, refuse, rule
 from slicewright.infra.plan.workloads.placement import PlacedWorkload
 
 _PLUGIN = "NVIDIA/k8s-device-plugin, README, shared access to GPUs: no memory isolation"
@@ -67,6 +67,7 @@ def check_shared_memory(tenants: Sequence[Tenant], stated: Stated) -> Checked[No
             yield from _check_together(on_resource)
 
 
+@rule("shared-memory")
 def _check_alone(tenant: Tenant) -> Checked[bool]:
     """Whether it was refused."""
     each, mib, together = tenant.each_mib or 0, tenant.placed.devices.mib or 0, tenant.together
@@ -92,6 +93,7 @@ def _check_alone(tenant: Tenant) -> Checked[bool]:
     return True
 
 
+@rule("shared-memory-together")
 def _check_together(tenants: Sequence[Tenant]) -> Checked[None]:
     """Adds up the largest replicas of all workloads, as many as may be on one device. Refuses the
     workload that exceeds the device's memory.

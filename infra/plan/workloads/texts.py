@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 
 SECRETS = "Kubernetes docs, good practices for Secrets"
 _BEGINS: Final = r"(?<![A-Za-z0-9])"
@@ -29,6 +29,7 @@ unique identifiers.
 """
 
 
+@rule("workload-text")
 def check_texts(
     workload: stack_file.ServedWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:

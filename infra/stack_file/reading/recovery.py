@@ -109,6 +109,7 @@ class _Draft:
             self.unknown.add(path)
             self._report(
                 Problem(
+                    code="encrypted-value",
                     path=path,
                     reason=ENCRYPTED,
                     instead="write the value itself, or set it with `pulumi config set --path "

@@ -70,13 +70,14 @@ def diagnose_tag(
 def _diagnose_non_mapping(path: Path, tag_key: str, actual: Any) -> tuple[Problem, Fix]:
     reason = f"{format_value(actual)} is not a mapping with the key {tag_key}"
     instead = f"write {tag_key}: {_allowed_tags(path)}"
-    return Problem(path=path, reason=reason, instead=instead), DropValue()
+    return Problem(code="wrong-type", path=path, reason=reason, instead=instead), DropValue()
 
 
 def _diagnose_missing_tag(path: Path, tag_key: str, actual: dict[str, Any]) -> tuple[Problem, Fix]:
     misspelled = nearest_names(tag_key, tuple(map(str, actual)), count=1, similarity=SIMILAR)
     if misspelled:
         problem = Problem(
+            code="unknown-key",
             path=(*path, misspelled[0]),
             reason="unknown key",
             instead=f"did you mean {tag_key}?",
@@ -86,6 +87,7 @@ def _diagnose_missing_tag(path: Path, tag_key: str, actual: dict[str, Any]) -> t
         return problem, ReplaceValue(value=value)
     guess = _guess_cloud(path, actual)
     problem = Problem(
+        code="missing-key",
         path=(*path, tag_key),
         reason=MISSING,
         instead=f"write {tag_key}: {guess or _allowed_tags(path)}",
@@ -101,6 +103,7 @@ def _diagnose_wrong_tag(
     at = (*path, tag_key) if isinstance(as_written, dict) else path
     if path[-1:] == ("partition",) and isinstance(tag, str) and tag in _OTHER_PLACE:
         problem = Problem(
+            code="unsupported-partition",
             path=at,
             reason=f"{tag} is not supported for this pool: {_OTHER_PLACE[tag]}",
             instead=f"write {' or '.join(reversed([mode for mode in allowed if mode != tag]))}",
@@ -113,6 +116,7 @@ def _diagnose_wrong_tag(
         closest = "byo"
     guess = closest or _guess_cloud(path, actual)
     problem = Problem(
+        code="not-an-allowed-value",
         path=at,
         reason=f"{format_value(tag)} is not one of {comma_separated(allowed)}",
         instead=answer

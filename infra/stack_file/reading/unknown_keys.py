@@ -25,7 +25,9 @@ def diagnose_unknown_key(
     if (successor := parent.replaced_keys.get(str(path[-1]))) is not None:
         return _diagnose_replaced_key(loc, path, successor, source)
     instead, fix = _remedy(path, parent, source.value(path[:-1]))
-    problem = Problem(path=path, reason="unknown key", instead=instead, in_key=True)
+    problem = Problem(
+        code="unknown-key", path=path, reason="unknown key", instead=instead, in_key=True
+    )
     return Diagnosis(problem=problem, loc=loc, fix=fix)
 
 
@@ -34,7 +36,13 @@ def _diagnose_replaced_key(
 ) -> Diagnosis:
     key, value = path[-1], source.value(path)
     text = successor.replace("{value}", format_value(value))
-    problem = Problem(path=path, reason=f"{key} is now {text}", instead="replace it", in_key=True)
+    problem = Problem(
+        code="renamed-key",
+        path=path,
+        reason=f"{key} is now {text}",
+        instead="replace it",
+        in_key=True,
+    )
     replaced = (*path[:-1], successor.partition(":")[0])
     return Diagnosis(problem=problem, loc=loc, fix=DropValue(unknown=(replaced,)))
 

@@ -58,7 +58,7 @@ def _value_problem(
     annotation = type_at(parent, path[-1]) if path else None
     if kind == "missing":
         instead = f"write {path[-1]}: {flow_style(example(annotation))}"
-        return Problem(path=path, reason=MISSING, instead=instead), DropValue()
+        return Problem(code="missing-key", path=path, reason=MISSING, instead=instead), DropValue()
     if kind == "literal_error":
         return _literal_problem(context["expected"], actual, path)
     if kind == "value_error":
@@ -69,7 +69,7 @@ def _value_problem(
         f"{format_value(actual)}: {kind}",
         f"for example {flow_style(example(annotation))}",
     )
-    return Problem(path=path, reason=reason, instead=instead), DropValue()
+    return Problem(code="invalid-value", path=path, reason=reason, instead=instead), DropValue()
 
 
 def _literal_problem(expected: str, actual: Any, path: Path) -> tuple[Problem, Fix]:
@@ -78,6 +78,7 @@ def _literal_problem(expected: str, actual: Any, path: Path) -> tuple[Problem, F
     answer = answer_for(actual) if isinstance(actual, str) else ""
     closest = closest_word(actual, allowed) if isinstance(actual, str) and not answer else ""
     problem = Problem(
+        code="not-an-allowed-value",
         path=path,
         reason=f"{format_value(actual)} is not one of {comma_separated(allowed)}",
         instead=answer
@@ -95,6 +96,7 @@ def _literal_problem(expected: str, actual: Any, path: Path) -> tuple[Problem, F
 def _constraint_problem(error: Any, actual: Any, path: Path) -> Problem:
     assert isinstance(error, ConstraintError), f"constraints raise ConstraintError: {error!r}"
     return Problem(
+        code="invalid-value",
         path=path,
         reason=str(error).replace("{value}", format_value(actual)),
         instead=error.instead,
@@ -120,5 +122,5 @@ def _type_problem(
     is_mode = expected == "a mapping" and path[-1:] and path[-1] in MODES
     kind = "is neither a mode nor" if is_mode else "is not"
     reason = f"{as_written or format_value(actual)} {kind} {expected}"
-    problem = Problem(path=path, reason=reason, instead=instead)
+    problem = Problem(code="wrong-type", path=path, reason=reason, instead=instead)
     return problem, DropValue() if value is None else ReplaceValue(value=value)

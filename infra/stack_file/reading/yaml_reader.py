@@ -215,6 +215,7 @@ class Reader:
             instead = f"write {json.dumps(text, ensure_ascii=False)} in quotes"
         self.problems.append(
             Problem(
+                code="yaml-key",
                 path=tuple(self._at),
                 reason=reason,
                 instead=instead,
@@ -226,6 +227,7 @@ class Reader:
     def _duplicate(self, path: Path, other_line: int) -> None:
         self.problems.append(
             Problem(
+                code="duplicate-key",
                 path=path,
                 reason="duplicate key",
                 instead=f"remove one: the other is on line {other_line}",
@@ -244,7 +246,14 @@ class Reader:
     ) -> None:
         path = tuple(self._at)
         self.problems.append(
-            Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
+            Problem(
+                code="yaml-value",
+                path=path,
+                reason=reason,
+                instead=instead,
+                source=source,
+                in_key=in_key,
+            )
         )
         self.unusable.append(path)
 

@@ -43,8 +43,10 @@ def lives(pid: int) -> bool:
 
 
 def test_every_command_is_in_the_table() -> None:
-    """A rehearsal has tests of its own: tests/rehearsal/scenario/whole_run/test_interrupted.py."""
-    assert {*ALL, "rehearse"} == set(cli.COMMANDS)
+    """A rehearsal has tests of its own: tests/rehearsal/scenario/whole_run/test_interrupted.py.
+    The completion's script depends on nothing outside.
+    """
+    assert {*ALL, "rehearse", "completion"} == set(cli.COMMANDS)
 
 
 @pytest.mark.parametrize("number", CODES)

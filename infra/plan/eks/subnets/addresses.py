@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.model.fleets import EksFleetPlan
 from slicewright.infra.plan.model.pools import EksPoolPlan, SystemPoolPlan
 
@@ -34,6 +34,7 @@ def nodes_by_zone(system: SystemPoolPlan, pools: Sequence[EksPoolPlan]) -> Mappi
     return nodes
 
 
+@rule("eks-subnet-room")
 def check_own_subnets(
     fleet: stack_file.EksFleet, system: SystemPoolPlan, pools: Sequence[EksPoolPlan], stated: Stated
 ) -> Checked[None]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, refuse
+from slicewright.infra.plan.findings import Checked, refuse, rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,7 @@ def _is_number(argument: str) -> bool:
     return argument[1:].replace(".", "", 1).isdigit()
 
 
+@rule("server-flag")
 def check_form(arguments: Sequence[str], path: stack_file.Path, *, server: str) -> Checked[None]:
     """Refuses arguments that are no flags. server: the program's name in the message."""
     if arguments and not arguments[0].startswith("-"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, refuse
+from slicewright.infra.plan.findings import Checked, Stated, refuse, rule
 from slicewright.infra.plan.workloads.servers import triton_flags
 from slicewright.infra.plan.workloads.servers.server_flags import (
     Argument,
@@ -17,6 +17,7 @@ from slicewright.infra.plan.workloads.servers.server_flags import (
 _DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
 
 
+@rule("triton")
 def check_triton(
     workload: stack_file.TritonWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
@@ -61,6 +62,7 @@ def _check_arguments(arguments: Sequence[str], path: stack_file.Path) -> Checked
         yield from _check_flag(flag, (*path, flag.index))
 
 
+@rule("triton-flag")
 def _check_flag(argument: Argument, at: stack_file.Path) -> Checked[None]:
     restricting = meant(argument.flag, triton_flags.RESTRICTED_APIS)
     apis = {api.strip() for api in argument.value.partition(":")[0].split(",")}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from slicewright.infra import stack_file
-from slicewright.infra.plan.findings import Checked, Stated, listed, refuse
+from slicewright.infra.plan.findings import Checked, Stated, listed, refuse, rule
 from slicewright.infra.plan.model.deployments import Devices
 from slicewright.infra.plan.model.pools import PoolPlan
 from slicewright.infra.plan.workloads.larger import larger
@@ -25,6 +25,7 @@ _NO_BFLOAT16: Final = frozenset({"turing"})
 """Generations below compute capability 8.0."""
 
 
+@rule("vllm-model")
 def check_vllm(
     workload: stack_file.VllmWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
@@ -60,6 +61,7 @@ def check_vllm(
     yield from _check_arguments(workload.extra_args, (*path, "extra_args"))
 
 
+@rule("vllm-parallel")
 def _check_heads(
     workload: stack_file.VllmWorkload, path: stack_file.Path, stated: Stated
 ) -> Checked[None]:
@@ -80,6 +82,7 @@ def _check_heads(
     )
 
 
+@rule("vllm-dtype")
 def check_dtype(
     workload: stack_file.VllmWorkload, path: stack_file.Path, pool: PoolPlan
 ) -> Checked[None]:
@@ -99,6 +102,7 @@ def _check_arguments(arguments: Sequence[str], path: stack_file.Path) -> Checked
         yield from _check_flag(flag.flag, (*path, flag.index))
 
 
+@rule("vllm-flag")
 def _check_flag(written: str, at: stack_file.Path) -> Checked[None]:
     normal = normal_form(written)
     is_allowed = normal in vllm_flags.CATALOG - set(vllm_flags.REFUSED)
@@ -127,6 +131,7 @@ def _check_flag(written: str, at: stack_file.Path) -> Checked[None]:
         yield refuse(at, f"{flag}: {why}", "leave it out")
 
 
+@rule("vllm-memory")
 def check_memory(
     workload: stack_file.VllmWorkload,
     path: stack_file.Path,
