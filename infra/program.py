@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,10 +53,10 @@ def locate(text: str, root: Path, stack: str) -> stack_file.Source:
 
     If the file on disk differs from the value, the value counts, and there are no line numbers.
     """
-    name = f"stacks/Pulumi.{stack}.yaml"
+    file = stack_file.stack_path(root, stack)
     raw = json.loads(text)
     try:
-        source = stack_file.read(root / name, name=name)
+        source = stack_file.read(file, name=os.path.relpath(file, root))
     except stack_file.NotReadable:
         return stack_file.Source(f"stack {stack}", raw)
     return source if source.raw == raw else stack_file.Source(f"stack {stack}", raw)

@@ -1,6 +1,12 @@
 """Stack files: the schema, and a parser that reports every problem at once with its line."""
 
 from slicewright.infra.stack_file.problem import KEY, REFERENCE, Path, Problem
+from slicewright.infra.stack_file.project import (
+    PROJECT_FILE,
+    find_project,
+    stack_directory,
+    stack_path,
+)
 from slicewright.infra.stack_file.reading.formatting import format_path, plain
 from slicewright.infra.stack_file.reading.not_readable import NotReadable
 from slicewright.infra.stack_file.reading.parse import parse, parse_file, unreadable
