@@ -36,9 +36,11 @@ __all__ = [
 ]
 
 COMMANDS: Final = (
+    "init",
     "check",
     "plan",
     "optimise",
+    "schema",
     "preview-report",
     "deployed",
     "rights",

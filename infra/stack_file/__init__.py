@@ -11,7 +11,7 @@ from slicewright.infra.stack_file.reading.formatting import format_path, plain
 from slicewright.infra.stack_file.reading.not_readable import NotReadable
 from slicewright.infra.stack_file.reading.parse import parse, parse_file, unreadable
 from slicewright.infra.stack_file.reading.recovery import RecoveredFleet
-from slicewright.infra.stack_file.reading.source import Source, read
+from slicewright.infra.stack_file.reading.source import Source, read, read_text
 from slicewright.infra.stack_file.reading.spec_error import SpecError
 from slicewright.infra.stack_file.schema.access import (
     MetricsNamespace,

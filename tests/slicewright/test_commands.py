@@ -49,8 +49,9 @@ def test_a_command_that_is_none_is_refused_with_all_that_are(
 
 
 COMMANDS = (
-    *("check", "plan", "preview-report", "deployed", "rights", "doctor", "status", "rollout"),
-    *("load", "drift", "import-file", "unlock", "recover", "destroy", "rehearse"),
+    *("init", "check", "plan", "schema", "preview-report", "deployed", "rights", "doctor"),
+    *("status", "rollout", "load", "drift", "import-file", "unlock", "recover", "destroy"),
+    "rehearse",
 )
 
 
