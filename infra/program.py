@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,11 +55,10 @@ def locate(text: str, root: Path, stack: str) -> stack_file.Source:
     The engine passes the stack's own part, which is compared with the file on disk. If they differ,
     the value counts, and has no line numbers.
     """
-    name = f"stacks/Pulumi.{stack}.yaml"
-    file = root / name
+    file = stack_file.stack_path(root, stack)
     source = stack_file.Source(f"stack {stack}", json.loads(text))
     try:
-        written = stack_file.read_single(file, name=name)
+        written = stack_file.read_single(file, name=os.path.relpath(file, root))
     except stack_file.NotReadable:
         pass
     else:

@@ -26,10 +26,10 @@ from policy.rules import RULES, Resource, ResourceRule, StackRule
 from policy.rules.resources import UNKNOWN
 from policy.rules.rule import complete_settings
 from policy.rules.stacks import SECRETS_PROVIDER, STACK
-from policy.stack_file import secrets_provider
+from policy.stack_file import secrets_provider, stack_directory
 
-_STACK_FILES: Final = Path(__file__).resolve().parents[1] / "stacks"
-"""The stackConfigDir of Pulumi.yaml in the checkout of the pack."""
+_STACK_FILES: Final = stack_directory(Path(__file__).resolve().parents[1])
+"""The stack files lie in the checkout of the pack."""
 
 
 def main() -> None:

@@ -10,6 +10,18 @@ PASSPHRASE = "passphrase"  # noqa: S105 - the name of a method, not a secret
 BACKEND_DEFAULT = "the backend's default"
 
 
+def stack_directory(project: Path) -> Path:
+    """The directory of stack files of the project around the pack: `stackConfigDir` of its
+    Pulumi.yaml, or beside it.
+    """
+    try:
+        settings = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return project
+    directory = settings.get("stackConfigDir") if isinstance(settings, dict) else None
+    return project / directory if isinstance(directory, str) else project
+
+
 def secrets_provider(directory: Path, urn: str) -> str | None:
     """The secrets provider of the stack with this URN, None if its stack file is not readable.
 

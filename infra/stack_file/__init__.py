@@ -4,11 +4,17 @@ from slicewright.infra.stack_file.layers.bases import BaseNotReadable, base_file
 from slicewright.infra.stack_file.layers.layered_source import LayeredSource
 from slicewright.infra.stack_file.parse import parse, parse_file, unreadable
 from slicewright.infra.stack_file.problem import KEY, REFERENCE, Path, Problem
+from slicewright.infra.stack_file.project import (
+    PROJECT_FILE,
+    find_project,
+    stack_directory,
+    stack_path,
+)
 from slicewright.infra.stack_file.reading.formatting import format_path, plain
 from slicewright.infra.stack_file.reading.not_readable import NotReadable
 from slicewright.infra.stack_file.reading.recovery import RecoveredFleet
 from slicewright.infra.stack_file.reading.scalars import is_plain_string
-from slicewright.infra.stack_file.reading.source import Source, read_single
+from slicewright.infra.stack_file.reading.source import Source, read_single, read_text
 from slicewright.infra.stack_file.reading.spec_error import SpecError
 from slicewright.infra.stack_file.schema.access import (
     MetricsNamespace,

@@ -25,7 +25,7 @@ def _secrets(resource: Resource, settings: Settings) -> Iterator[str]:
     problem = (
         f"its secrets are encrypted by {provider}"
         if provider
-        else "it has no stack file in stacks/, so its secrets provider is unknown"
+        else "its stack file cannot be read, so its secrets provider is unknown"
     )
     yield (
         f"stack {resource.name!r}: {problem}; allowed: {', '.join(allowed) or 'none'}. "

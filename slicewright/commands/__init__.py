@@ -10,9 +10,11 @@ from typing import Any, Final
 from slicewright.apis.version import VERSION
 
 COMMANDS: Final[Mapping[str, str]] = {
+    "init": "write a project directory of your own, with a first fleet",
     "check": "validate stack files and report every problem in them",
     "plan": "show a stack file's partitions, allocatable resources and cost, or a change",
     "optimise": "plan the least fleet that serves the demand of a stack file, with a proof",
+    "schema": "print the JSON schema of stack files, for editors",
     "preview-report": "report a `pulumi preview` as Markdown for a pull request; fail if it ends "
     "pods or deletes data without an acknowledgement in the stack file",
     "deployed": "the commit and the stack file of the last `pulumi up` that succeeded",

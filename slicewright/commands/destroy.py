@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
         "--file",
         metavar="FILE",
         type=Path,
-        help="the stack file (default: stacks/Pulumi.NAME.yaml of the project)",
+        help="the stack file (default: Pulumi.NAME.yaml of the project)",
     )
     parser.add_argument(
         "-y",

@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
         "--stack",
         required=True,
         metavar="NAME",
-        help="stacks/Pulumi.NAME.yaml of the project, or the path of a stack file",
+        help="the stack file Pulumi.NAME.yaml of the project, or the path of a stack file",
     )
     parser.set_defaults(run=_run)
 

@@ -53,7 +53,7 @@ def add_parser(commands: Any) -> None:
         "--stack",
         metavar="NAME",
         required=True,
-        help="stacks/Pulumi.NAME.yaml of the project, or a stack file",
+        help="the stack file Pulumi.NAME.yaml of the project, or the path of a stack file",
     )
     parser.add_argument(
         "--before",

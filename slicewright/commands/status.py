@@ -38,8 +38,8 @@ def add_parser(commands: Any) -> None:
         "-s",
         "--stack",
         metavar="NAME",
-        help="only the pools of stacks/Pulumi.NAME.yaml, or of a stack file; pools that are not in "
-        "the cluster are shown as missing",
+        help="only the pools of the stack file Pulumi.NAME.yaml, or of a path; pools that are not "
+        "in the cluster are shown as missing",
     )
     cluster_options.add_arguments(parser)
     parser.add_argument(

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from slicewright.doctor.findings import CannotAsk
+from slicewright.infra import stack_file
 from slicewright.locks.backends import Unsupported, backend_of
 from slicewright.locks.lock import Unreadable, lock_prefix, read_lock
 from slicewright.processes.foreign_json import NotReadable, read_object
@@ -30,9 +31,10 @@ def backend_url() -> str:
 def project_name() -> str:
     """The name of this project in the backend, which groups the stacks by it. Raises CannotAsk."""
     here = Path.cwd()
-    file = next((f for at in (here, *here.parents) if (f := at / "Pulumi.yaml").is_file()), None)
-    if file is None:
+    project = stack_file.find_project(here)
+    if project is None:
         raise CannotAsk(f"{here} is not in a project: no Pulumi.yaml in this directory or above it")
+    file = project / stack_file.PROJECT_FILE
     try:
         return str(yaml.safe_load(file.read_text(encoding="utf-8"))["name"])
     except (OSError, yaml.YAMLError, KeyError, TypeError, UnicodeDecodeError):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN
-from slicewright.infra import plan
+from slicewright.infra import plan, stack_file
 from slicewright.live.access import Access, NoCluster, NotAKubeconfig, access
 from slicewright.options import stack_files
 
@@ -73,4 +73,4 @@ def code_of(error: Exception) -> int:
 
 def _project(file: Path) -> Path:
     here = file.absolute().parent
-    return next((at for at in (here, *here.parents) if (at / "Pulumi.yaml").is_file()), here)
+    return stack_file.find_project(here) or here

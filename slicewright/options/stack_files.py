@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stack",
         action="append",
         metavar="NAME",
-        help="stacks/Pulumi.NAME.yaml of the project; may be given more than once",
+        help="the stack file Pulumi.NAME.yaml of the project; may be given more than once",
     )
 
 
@@ -74,7 +74,9 @@ def _exists(file: Path) -> bool:
 
 
 def _stacks() -> Path:
-    """Returns `stacks/` of the project around the current directory."""
+    """Returns the directory of stack files of the project around the current directory. Without a
+    project: `stacks/`.
+    """
     here = Path.cwd()
-    project = next((at for at in (here, *here.parents) if (at / "Pulumi.yaml").is_file()), here)
-    return project / "stacks"
+    project = stack_file.find_project(here)
+    return here / "stacks" if project is None else stack_file.stack_directory(project)

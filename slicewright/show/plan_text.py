@@ -217,10 +217,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
     else:
         description = f"{nodes}, not created by this stack"
     print_line(console, f"pool {pool.name}: {description}", "bold")
-    for indexes, layout in by_index(pool.offer.layouts):
-        which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
-        placed = placements_of(pool.gpu, layout)
-        _gpu(pool.gpu, f"{which} of each node", placed, console, landing)
+    show_layouts(pool, console, landing)
     if pool.offer.mig_config is not None:
         # Warnings and `status` call the layout by this name, which the stack file does not have.
         name = f"{pool.offer.mig_config} (label {MIG_CONFIG_LABEL})"
@@ -244,6 +241,14 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
     print_line(console, f"  driver          {_driver(pool, fleet)}")
     print_line(console, f"  before pods     {_verification(pool.verification)}")
     _pod(manifests.pod_request(pool, fleet.workloads), console)
+
+
+def show_layouts(pool: plan.PoolPlan, console: Console, landing: Landing | None = None) -> None:
+    """Draws the GPUs of each node of a pool."""
+    for indexes, layout in by_index(pool.offer.layouts):
+        which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
+        placed = placements_of(pool.gpu, layout)
+        _gpu(pool.gpu, f"{which} of each node", placed, console, landing)
 
 
 def _verification(verification: plan.PoolVerification) -> str:

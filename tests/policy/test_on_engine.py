@@ -121,4 +121,4 @@ def test_the_stack_itself_is_judged_by_its_file(engine: CloudEngine, tmp_path: P
     flags = with_pack(tmp_path, stack_secrets={"allowed": ["awskms://*"]})
     ran = engine.preview(gke(NETWORKS), *flags)
     assert (ran.code != 0, violated(ran.output)) == (True, {"stack-secrets"}), ran.output
-    assert "has no stack file in stacks/" in ran.output
+    assert "its stack file cannot be read" in ran.output

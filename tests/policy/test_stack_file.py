@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.stack_file import BACKEND_DEFAULT, PASSPHRASE, secrets_provider
+from policy.stack_file import BACKEND_DEFAULT, PASSPHRASE, secrets_provider, stack_directory
 
 URN = "urn:pulumi:prod::slicewright::pulumi:pulumi:Stack::slicewright-prod"
 
@@ -29,3 +29,19 @@ def test_encryption_is_unknown_without_a_readable_stack_file(tmp_path: Path) -> 
     assert secrets_provider(tmp_path, URN) is None
     (tmp_path / "Pulumi.prod.yaml").write_text("secretsprovider: [\n")
     assert secrets_provider(tmp_path, URN) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "directory"),
+    [
+        ("name: fleet\n", "."),
+        ("name: fleet\nstackConfigDir: stacks\n", "stacks"),
+        ("name: [\n", "."),
+    ],
+)
+def test_stack_files_lie_in_stack_config_dir_or_beside_pulumi_yaml(
+    tmp_path: Path, text: str, directory: str
+) -> None:
+    assert stack_directory(tmp_path) == tmp_path
+    (tmp_path / "Pulumi.yaml").write_text(text)
+    assert stack_directory(tmp_path) == tmp_path / directory

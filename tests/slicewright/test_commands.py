@@ -49,8 +49,9 @@ def test_a_command_that_is_none_is_refused_with_all_that_are(
 
 
 COMMANDS = (
-    *("check", "plan", "preview-report", "deployed", "rights", "doctor", "status", "rollout"),
-    *("load", "drift", "import-file", "unlock", "recover", "destroy", "rehearse", "completion"),
+    *("init", "check", "plan", "schema", "preview-report", "deployed", "rights", "doctor"),
+    *("status", "rollout", "load", "drift", "import-file", "unlock", "recover", "destroy"),
+    *("rehearse", "completion"),
 )
 
 
@@ -195,3 +196,39 @@ def test_make_clean_refuses_while_a_rehearsal_runs_and_says_how_to_end_it(projec
     assert "make destroy" in refused.stderr
     assert (project / ".venv").exists()
     assert (project / ".rehearsal/s1/processes/cloud.json").exists()
+
+
+@pytest.mark.parametrize("directory", [None, "environments"])
+def test_a_stack_file_is_found_from_a_directory_below_the_project(
+    directory: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = f"stackConfigDir: {directory}\n" if directory else ""
+    (tmp_path / "Pulumi.yaml").write_text(f"name: fleet\nruntime: python\n{setting}")
+    below = tmp_path / "docs"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    assert cli.main(["check", "-s", "dev"]) == cli.BAD_INPUT
+    assert "there are no stacks" in capsys.readouterr().out
+    stacks = tmp_path / (directory or ".")
+    stacks.mkdir(exist_ok=True)
+    shutil.copy(ROOT / "stacks" / "Pulumi.eks-a100.yaml", stacks / "Pulumi.dev.yaml")
+    assert cli.main(["check", "-s", "dev"]) == cli.VERIFIED
+    assert f"{stacks}/Pulumi.dev.yaml: ok" in capsys.readouterr().out
+    assert cli.main(["check", "-s", "prod"]) == cli.BAD_INPUT
+    assert "existing stacks: dev" in capsys.readouterr().out
+
+
+def test_the_package_runs_as_a_module() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "slicewright", "check", "-s", "eks-a100"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (shown.returncode, shown.stderr) == (cli.VERIFIED, "")
+    assert "Pulumi.eks-a100.yaml: ok" in shown.stdout

@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 from slicewright.infra.stack_file.layers.layered_source import has_bases, layered
 from slicewright.infra.stack_file.layers.merge import EXTENDS
 from slicewright.infra.stack_file.problem import Path
+from slicewright.infra.stack_file.project import find_project
 from slicewright.infra.stack_file.reading.formatting import describe, plain, shorten
 from slicewright.infra.stack_file.reading.not_readable import NotReadable
 from slicewright.infra.stack_file.reading.source import Source, read_single
@@ -48,8 +49,7 @@ def base_files(source: Source, file: FilePath) -> list[FilePath]:
 def project_of(file: FilePath) -> FilePath:
     """The directory of Pulumi.yaml around the file, or the file's own if there is none."""
     directory = file.absolute().parent
-    parents = (directory, *directory.parents)
-    return next((at for at in parents if (at / "Pulumi.yaml").is_file()), directory)
+    return find_project(directory) or directory
 
 
 @dataclass(frozen=True)

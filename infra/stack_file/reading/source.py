@@ -114,7 +114,14 @@ class Origin(NamedTuple):
 def read_single(file: FilePath, *, name: str | None = None) -> Source:
     """The fleet as written in a single file, without its bases. Raises NotReadable."""
     name = name or str(file)
-    text = _text(file, name)
+    return read_text(_text(file, name), name)
+
+
+def read_text(text: str, name: str) -> Source:
+    """The fleet in the text of a stack file. Raises NotReadable.
+
+    name: the file's name in messages.
+    """
     try:
         check_depth(text, name)
         root = yaml.compose(text, Loader=Loader)

@@ -1060,16 +1060,25 @@ def test_many_failing_nodes_are_counted_not_listed() -> None:
     assert "and 15 more" in text
 
 
+@pytest.mark.parametrize(
+    ("project", "name"),
+    [
+        ("name: fleet\n", "Pulumi.x.yaml"),
+        ("name: fleet\nstackConfigDir: stacks\n", "stacks/Pulumi.x.yaml"),
+        ("name: fleet\nstackConfigDir: ../environments/\n", "../environments/Pulumi.x.yaml"),
+    ],
+)
 def test_line_numbers_come_from_the_stack_file_only_if_it_equals_the_config(
-    tmp_path: Path,
+    project: str, name: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "stacks").mkdir()
-    (tmp_path / "stacks" / "Pulumi.x.yaml").write_text(
-        "config:\n  slicewright:fleet:\n    cloud: gke\n"
-    )
-    same = program.locate('{"cloud": "gke"}', tmp_path, "x")
-    assert (same.name, same.position(("cloud",))) == ("stacks/Pulumi.x.yaml", (3, 12))
-    other = program.locate('{"cloud": "eks"}', tmp_path, "x")
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "Pulumi.yaml").write_text(project)
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text("config:\n  slicewright:fleet:\n    cloud: gke\n")
+    same = program.locate('{"cloud": "gke"}', root, "x")
+    assert (same.name, same.position(("cloud",))) == (name, (3, 12))
+    other = program.locate('{"cloud": "eks"}', root, "x")
     assert (other.name, other.position(("cloud",))) == ("stack x", None)
 
 

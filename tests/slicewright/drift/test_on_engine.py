@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slicewright import cli
 from slicewright.rehearsal.host.toolchain import Toolchain
@@ -50,11 +51,12 @@ def engine(
 
 
 def declare(engine: CloudEngine, asked: dict[str, Any]) -> None:
-    stacks = engine.directory / "stacks"
-    stacks.mkdir(exist_ok=True)
+    """The engine keeps its own settings in the stack's file."""
+    file = engine.directory / "Pulumi.dev.yaml"
+    settings = (yaml.safe_load(file.read_text()) if file.exists() else None) or {}
     (engine.directory / "fleet.json").write_text(json.dumps(asked))
-    config = {"config": {"slicewright:fleet": asked}}
-    (stacks / "Pulumi.dev.yaml").write_text(json.dumps(config))  # JSON is YAML
+    config = {**settings.get("config", {}), "slicewright:fleet": asked}
+    file.write_text(json.dumps({**settings, "config": config}))  # JSON is YAML
 
 
 def drift(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:

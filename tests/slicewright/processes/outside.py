@@ -55,8 +55,10 @@ STACK_FILE: Final[Mapping[str, Sequence[str]]] = {
     "check": ("FILE",),
     "plan": ("FILE",),
     "optimise": ("FILE",),
+    "init": ("project", "--yes", "--cloud", "nö→where"),
+    "schema": (),
 }
-"""Command -> arguments with which it reads nothing but a stack file, which cannot be a pipe."""
+"""Command -> arguments with which it reads at most a stack file, which cannot be a pipe."""
 
 
 _NUMBERS = itertools.count()
@@ -196,7 +198,9 @@ def silent(directory: Path) -> Iterator[Outside]:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         (directory / "bin").mkdir()
         (directory / "stacks").symlink_to(ROOT / "stacks")
-        (directory / "Pulumi.yaml").write_text("name: slicewright\nruntime: python\n")
+        (directory / "Pulumi.yaml").write_text(
+            "name: slicewright\nruntime: python\nstackConfigDir: stacks\n"
+        )
         (directory / "preview.json").write_text('{"steps": [], "changeSummary": {}}')
         os.mkfifo(directory / "file")
         kubeconfig = directory / "kubeconfig"

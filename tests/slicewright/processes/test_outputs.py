@@ -26,9 +26,11 @@ TYPE: Final = "slicewright:index:Gke$gcp:container/nodePool:NodePool"
 URN: Final = f"urn:pulumi:dev::slicewright::{TYPE}::pö→"
 PREVIEW: Final = {"steps": [{"op": "delete", "urn": URN, "oldState": {"id": "日本\x1b[31m"}}]}
 COMMANDS: Final[Mapping[str, Sequence[str]]] = {
+    "init": ("nö→where", "--yes", "--cloud", "nö→ne"),
     "check": (EXISTING, EKS, str(ROOT / "tests/infra/golden/all-keys.yaml"), "nö→where.yaml"),
     "plan": (EXISTING, EKS, str(ROOT / "tests/infra/golden/fractional-hami.yaml")),
     "optimise": (str(ROOT / "tests/infra/planner/demand.yaml"), "--explain"),
+    "schema": (),
     "preview-report": ("-s", EKS, "PREVIEW"),
     "deployed": ("-s", "prö→d"),
     "rights": ("-s", "eks-a100"),

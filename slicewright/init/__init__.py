@@ -1,0 +1,1 @@
+"""Answers about a first fleet become the files of a Pulumi project."""
