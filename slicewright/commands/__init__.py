@@ -31,10 +31,14 @@ COMMANDS: Final[Mapping[str, str]] = {
     "rehearse": "run the real engine and a real API server here; clouds and GPUs are simulated",
     "completion": "print a script that makes a shell complete commands, options and stacks",
 }
-"""Command -> its line in the help, in this order. Each is a module here, with _ for -.
+"""Command -> its line in the help, in this order. Each is a module here or in `state`, with _ for
+-.
 
 The help shows these lines without importing the modules: that would take seven times as long.
 """
+
+
+_OF_STATE: Final = frozenset({"deployed", "import-file", "recover", "unlock"})
 
 
 def parser_of(command: str | None) -> argparse.ArgumentParser:
@@ -59,6 +63,12 @@ def whole_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def module_of(command: str) -> Any:
+    """Returns the module of a command, imported."""
+    room = "slicewright.commands.state" if command in _OF_STATE else "slicewright.commands"
+    return import_module(f"{room}.{command.replace('-', '_')}")
+
+
 def _program() -> tuple[argparse.ArgumentParser, Any]:
     parser = argparse.ArgumentParser(
         prog="slicewright",
@@ -70,8 +80,7 @@ def _program() -> tuple[argparse.ArgumentParser, Any]:
 
 
 def _add(command: str, commands: Any) -> None:
-    module = import_module(f"slicewright.commands.{command.replace('-', '_')}")
-    module.add_parser(_Summarised(commands))
+    module_of(command).add_parser(_Summarised(commands))
 
 
 class _Summarised:

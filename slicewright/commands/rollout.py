@@ -26,7 +26,7 @@ from slicewright.live.annotation_change import (
 )
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.objects import POOL, UnreadObject, lines_of, pools
-from slicewright.live.text import lines, log_lines
+from slicewright.live.output.text import lines, log_lines
 from slicewright.live.views import Fleet, PoolView, State
 from slicewright.options import cluster_options
 

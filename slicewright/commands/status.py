@@ -17,9 +17,9 @@ from rich.text import Text
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_VERIFIED, VERIFIED
 from slicewright.infra import stack_file
 from slicewright.live.access import Access, NoCluster
-from slicewright.live.fleet_json import as_json
 from slicewright.live.looking import CannotLook, look, looks
-from slicewright.live.text import lines, log_lines
+from slicewright.live.output.fleet_json import as_json
+from slicewright.live.output.text import lines, log_lines
 from slicewright.live.views import Fleet, State
 from slicewright.options import cluster_options
 

@@ -6,13 +6,13 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from slicewright.cli import COMMANDS
+from slicewright.commands import module_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -102,7 +102,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     parser = _Strict(prog="slicewright", exit_on_error=False)
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_Strict)
     for name in COMMANDS:
-        import_module(f"slicewright.commands.{name.replace('-', '_')}").add_parser(commands)
+        module_of(name).add_parser(commands)
     return dict(commands.choices)
 
 

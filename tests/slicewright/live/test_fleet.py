@@ -18,9 +18,9 @@ from slicewright.fleet_controller.rollout.applying import FAILED_S
 from slicewright.fleet_controller.rollout.drain import Refusal
 from slicewright.live.annotation_change import Refused, derive_annotation
 from slicewright.live.fleet import fleet_of
-from slicewright.live.fleet_json import as_json
+from slicewright.live.output.fleet_json import as_json
+from slicewright.live.output.text import lines, log_lines
 from slicewright.live.reading import ClusterObjects
-from slicewright.live.text import lines, log_lines
 from slicewright.live.views import Fleet, PoolView, State
 from tests.fleet_controller.rollout_world import START, World
 from tests.slicewright.live.hostile import budget, pod

@@ -23,10 +23,10 @@ from slicewright.live import shapes
 from slicewright.live.annotation_change import VERBS, Refused, Verb
 from slicewright.live.coming import affected, coming
 from slicewright.live.fleet import fleet_of
-from slicewright.live.fleet_json import as_json
 from slicewright.live.looking import CannotLook
+from slicewright.live.output.fleet_json import as_json
+from slicewright.live.output.text import lines, log_lines
 from slicewright.live.reading import read
-from slicewright.live.text import lines, log_lines
 from slicewright.live.views import Fleet
 from slicewright.preview.escaping import text
 from slicewright.preview.living import section

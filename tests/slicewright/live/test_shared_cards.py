@@ -12,7 +12,7 @@ from slicewright.fleet_controller.objects.node import Node, read_node
 from slicewright.fleet_controller.objects.node_pods import NodePod, read_pod
 from slicewright.fleet_controller.objects.pool import Pool
 from slicewright.fleet_controller.objects.shares import PoolShares
-from slicewright.live.cards_text import card_lines
+from slicewright.live.output.cards_text import card_lines
 from slicewright.live.shared_cards import CardsView, cards_view
 from tests.fleet_controller.builders import build_pool
 

@@ -11,7 +11,7 @@ from slicewright.exit_codes import NOT_VERIFIED
 from slicewright.fleet_controller.objects.pool import Pool
 from slicewright.live.annotation_change import Refused, derive_annotation
 from slicewright.live.fleet import fleet_of
-from slicewright.live.fleet_json import as_json
+from slicewright.live.output.fleet_json import as_json
 from slicewright.live.reading import ClusterObjects
 from slicewright.live.views import Fleet, PoolView, State
 from tests.fleet_controller.rollout_world import START, World

@@ -13,17 +13,17 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from slicewright import cli
+from slicewright.commands import module_of
 from slicewright.doctor import preflight
 from slicewright.live import coming
 from slicewright.preview import living, markdown
 
 IMPORTED: Final = (
-    *(import_module(f"slicewright.commands.{name.replace('-', '_')}") for name in cli.COMMANDS),
+    *(module_of(name) for name in cli.COMMANDS),
     *(preflight, coming, living, markdown),
 )
 """Imported once, and not by each command."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.text import Text
 
 from slicewright.infra.catalog import Gpu, load
-from slicewright.live.cards_text import card_lines
 from slicewright.live.objects import lines_of
+from slicewright.live.output.cards_text import card_lines
 from slicewright.live.views import (
     Fleet,
     GpuGroup,

@@ -1,0 +1,1 @@
+"""Writes a fleet for people and for programs."""
