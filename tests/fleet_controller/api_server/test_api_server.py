@@ -387,7 +387,29 @@ class TestController:
             lambda: "ImagePullBackOff" in str(admin.get(f"{POOLS}/unserved").get("status")),
             "the operand's state in the pool's conditions",
         )
+        admin.create("/api/v1/namespaces/kube-system/pods", self._plugin_of_others(name))
+        api_server.wait(
+            lambda: quoted("DaemonSet kube-system/their-plugin registers the node's GPUs"),
+            "the device plugin of others in the node's condition",
+        )
         admin.delete(f"{policies}/cluster-policy")
+
+    @staticmethod
+    def _plugin_of_others(node: str) -> dict[str, Any]:
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "their-plugin"}
+        directory = {"path": "/var/lib/kubelet/device-plugins"}
+        return {
+            "metadata": {
+                "name": "their-plugin-1",
+                "ownerReferences": [{**owner, "uid": "of-theirs", "controller": True}],
+            },
+            "spec": {
+                "nodeName": node,
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [{"name": "c", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.14.5"}],
+                "volumes": [{"name": "sockets", "hostPath": directory}],
+            },
+        }
 
     @staticmethod
     def _operator_error(message: str) -> dict[str, str]:
