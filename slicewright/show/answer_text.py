@@ -32,6 +32,12 @@ def show_answer(problem: Problem, answer: Answer, console: Console) -> None:
         print_line(console, line)
 
 
+def show_prices(sources: Mapping[str, str], console: Console) -> None:
+    """Writes the source of the price of each machine type."""
+    for name, source in sources.items():
+        print_line(console, f"Price of {name}: {source}")
+
+
 def show_comparison(answer: Answer, fleets: Mapping[str, Attempt], console: Console) -> None:
     """Writes the cost of the fleets that simpler rules need."""
     console.print()

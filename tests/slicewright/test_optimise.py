@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +86,36 @@ def test_a_rate_has_the_cost_of_a_million_requests(
     assert part["usd_per_million_requests"] == pytest.approx(answer["usd_per_hour"] / 1.8, abs=1e-4)
     assert main(["optimise", str(file)]) == VERIFIED
     assert "per million requests" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_each_price_has_its_source(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pools = tmp_path / "pools.yaml"
+    assert main(["optimise", str(file), "--json", "-o", str(pools)]) == VERIFIED
+    sources = json.loads(capsys.readouterr().out)["price_sources"]
+    assert re.fullmatch(r"list price of 20\d\d-\d\d-\d\d in us-east-1", sources["p4de.24xlarge"])
+    assert f"# price of p4de.24xlarge: {sources['p4de.24xlarge']}\n" in pools.read_text()
+    own = "      usd_per_hour: { p4de.24xlarge: 9.5 }\n      classes:"
+    file.write_text(DEMAND.replace("      classes:", own))
+    assert main(["optimise", str(file)]) == VERIFIED
+    assert "Price of p4de.24xlarge: demand.usd_per_hour\n" in capsys.readouterr().out
+
+
+def test_the_same_input_gives_the_same_bytes_in_every_process(file: Path, tmp_path: Path) -> None:
+    """Python's sets of text have another order in each process."""
+    written = []
+    for seed in ("1", "2"):
+        pools = tmp_path / f"{seed}.yaml"
+        command = [sys.executable, "-m", "slicewright.cli", "optimise", str(file)]
+        output = subprocess.run(
+            [*command, "--explain", "-o", str(pools)],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        written.append((output, pools.read_bytes()))
+    assert written[0] == written[1]
 
 
 def test_other_rules_are_part_of_the_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
