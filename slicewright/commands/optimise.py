@@ -231,6 +231,15 @@ def _as_json(problem: Problem, answer: Answer, pools: list[dict[str, Any]]) -> d
             }
             for demand in problem.classes
         ],
+        "outside_partitions": [
+            {
+                "machine_type": pool.node_type.name,
+                "layout": dict(pool.layout),
+                "compute_slices": pool.outside_partitions[0],
+                "memory_slots": pool.outside_partitions[1],
+            }
+            for pool in answer.pools
+        ],
         "unused": [
             {"machine_type": node_type, "profile": profile, "count": count}
             for (node_type, profile), count in answer.spare().items()

@@ -229,6 +229,13 @@ def _totals(answer: Answer) -> Iterator[str]:
     )
     for (node_type, profile), count in answer.spare().items():
         yield f"Without a replica: {count} x {profile} on {node_type}"
+    for pool in answer.pools:
+        compute, memory = pool.outside_partitions
+        if compute or memory:
+            yield (
+                f"In no partition: {compute} compute slices and {memory} memory slots of "
+                f"{pool.gpus} x {pool.node_type.gpu.name} with {_layout_text(pool)}"
+            )
 
 
 def _proof(problem: Problem, answer: Answer) -> Iterator[str]:

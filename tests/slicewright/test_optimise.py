@@ -129,6 +129,17 @@ def test_other_rules_are_part_of_the_json(file: Path, capsys: pytest.CaptureFixt
     assert {*answer["one_more"]} == {"embed", "chat"}
 
 
+def test_slices_in_no_partition_are_listed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demand = DEMAND.split("        - {")[0].replace("p4d.24xlarge, ", "")
+    file.write_text(f"{demand}        - {{ name: pair, replicas: 16, profiles: [3g.40gb] }}\n")
+    assert main(["optimise", str(file)]) == VERIFIED
+    text = "In no partition: 8 compute slices and 0 memory slots of 8 x A100-80 with 2 x 3g.40gb"
+    assert text in capsys.readouterr().out
+    assert main(["optimise", str(file), "--json"]) == VERIFIED
+    (waste,) = json.loads(capsys.readouterr().out)["outside_partitions"]
+    assert (waste["compute_slices"], waste["memory_slots"]) == (8, 0)
+
+
 def test_json_of_a_process_of_its_own_has_nothing_beside_it(file: Path) -> None:
     """The solver is a C++ library with an output of its own."""
     command = [sys.executable, "-m", "slicewright.cli", "optimise", str(file), "--json"]
