@@ -26,6 +26,17 @@ class Pool:
         """Thousandths of a US dollar per hour."""
         return self.nodes * self.node_type.cost
 
+    @property
+    def outside_partitions(self) -> tuple[int, int]:
+        """The compute slices and memory slots of its GPUs that no partition has."""
+        gpu = self.node_type.gpu
+        if not self.layout or gpu.family is None:
+            return 0, 0
+        kinds = [(gpu.profiles[name].kind, count) for name, count in self.layout.items()]
+        compute = gpu.family.compute - sum(kind.compute * count for kind, count in kinds)
+        memory = gpu.family.slots - sum(kind.size * count for kind, count in kinds)
+        return compute * self.gpus, memory * self.gpus
+
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:

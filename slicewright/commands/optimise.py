@@ -24,7 +24,7 @@ from slicewright.infra.plan.demand.changes import (
     with_living_nodes,
 )
 from slicewright.infra.plan.demand.fragment import fragment
-from slicewright.infra.plan.demand.node_types import CloudFleet
+from slicewright.infra.plan.demand.node_types import CloudFleet, price_sources
 from slicewright.infra.plan.demand.problem import read_demand
 from slicewright.infra.plan.demand.time_slicing import time_sliced
 from slicewright.infra.plan.machines.prices import HOURS_PER_MONTH
@@ -112,7 +112,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         answer = _solve(problem, standing(current, problem))
         pool_changes = changes(current, answer)
         pools = changed_node_pools(fleet, pool_changes)
-        text = fragment(problem, answer, pools)
+        text = fragment(fleet, problem, answer, pools)
         if parsed.output:
             parsed.output.write_text(text, encoding="utf-8")
     except (NoSolver, SolverFailed) as e:
@@ -126,6 +126,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return CANNOT_RUN
     if parsed.json:
         as_json = _as_json(problem, answer, pools)
+        as_json |= {"price_sources": price_sources(fleet, answer)}
         if parsed.explain:
             as_json |= _explanation(fleet, problem, answer)
         if parsed.current:
@@ -133,6 +134,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print(json.dumps(as_json, indent=2))
     else:
         answer_text.show_answer(problem, answer, console)
+        answer_text.show_prices(price_sources(fleet, answer), console)
         if parsed.explain:
             answer_text.show_comparison(answer, _comparison(fleet, problem), console)
             answer_text.show_margins(problem, margins(problem, answer), console)
@@ -227,6 +229,15 @@ def _as_json(problem: Problem, answer: Answer, pools: list[dict[str, Any]]) -> d
                 ],
             }
             for demand in problem.classes
+        ],
+        "outside_partitions": [
+            {
+                "machine_type": pool.node_type.name,
+                "layout": dict(pool.layout),
+                "compute_slices": pool.outside_partitions[0],
+                "memory_slots": pool.outside_partitions[1],
+            }
+            for pool in answer.pools
         ],
         "unused": [
             {"machine_type": node_type, "profile": profile, "count": count}

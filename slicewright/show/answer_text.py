@@ -32,6 +32,12 @@ def show_answer(problem: Problem, answer: Answer, console: Console) -> None:
         print_line(console, line)
 
 
+def show_prices(sources: Mapping[str, str], console: Console) -> None:
+    """Writes the source of the price of each machine type."""
+    for name, source in sources.items():
+        print_line(console, f"Price of {name}: {source}")
+
+
 def show_comparison(answer: Answer, fleets: Mapping[str, Attempt], console: Console) -> None:
     """Writes the cost of the fleets that simpler rules need."""
     console.print()
@@ -223,6 +229,13 @@ def _totals(answer: Answer) -> Iterator[str]:
     )
     for (node_type, profile), count in answer.spare().items():
         yield f"Without a replica: {count} x {profile} on {node_type}"
+    for pool in answer.pools:
+        compute, memory = pool.outside_partitions
+        if compute or memory:
+            yield (
+                f"In no partition: {compute} compute slices and {memory} memory slots of "
+                f"{pool.gpus} x {pool.node_type.gpu.name} with {_layout_text(pool)}"
+            )
 
 
 def _proof(problem: Problem, answer: Answer) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +88,36 @@ def test_a_rate_has_the_cost_of_a_million_requests(
     assert "per million requests" in capsys.readouterr().out.replace("\n", " ")
 
 
+def test_each_price_has_its_source(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pools = tmp_path / "pools.yaml"
+    assert main(["optimise", str(file), "--json", "-o", str(pools)]) == VERIFIED
+    sources = json.loads(capsys.readouterr().out)["price_sources"]
+    assert re.fullmatch(r"list price of 20\d\d-\d\d-\d\d in us-east-1", sources["p4de.24xlarge"])
+    assert f"# price of p4de.24xlarge: {sources['p4de.24xlarge']}\n" in pools.read_text()
+    own = "      usd_per_hour: { p4de.24xlarge: 9.5 }\n      classes:"
+    file.write_text(DEMAND.replace("      classes:", own))
+    assert main(["optimise", str(file)]) == VERIFIED
+    assert "Price of p4de.24xlarge: demand.usd_per_hour\n" in capsys.readouterr().out
+
+
+def test_the_same_input_gives_the_same_bytes_in_every_process(file: Path, tmp_path: Path) -> None:
+    """Python's sets of text have another order in each process."""
+    written = []
+    for seed in ("1", "2"):
+        pools = tmp_path / f"{seed}.yaml"
+        command = [sys.executable, "-m", "slicewright.cli", "optimise", str(file)]
+        output = subprocess.run(
+            [*command, "--explain", "-o", str(pools)],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        written.append((output, pools.read_bytes()))
+    assert written[0] == written[1]
+
+
 def test_other_rules_are_part_of_the_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["optimise", str(file), "--json", "--explain"]) == VERIFIED
     answer = json.loads(capsys.readouterr().out)
@@ -95,6 +127,17 @@ def test_other_rules_are_part_of_the_json(file: Path, capsys: pytest.CaptureFixt
         assert fleet["usd_per_month"] > 0
     assert rules["whole GPUs"]["usd_per_hour"] > answer["usd_per_hour"]
     assert {*answer["one_more"]} == {"embed", "chat"}
+
+
+def test_slices_in_no_partition_are_listed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demand = DEMAND.split("        - {")[0].replace("p4d.24xlarge, ", "")
+    file.write_text(f"{demand}        - {{ name: pair, replicas: 16, profiles: [3g.40gb] }}\n")
+    assert main(["optimise", str(file)]) == VERIFIED
+    text = "In no partition: 8 compute slices and 0 memory slots of 8 x A100-80 with 2 x 3g.40gb"
+    assert text in capsys.readouterr().out
+    assert main(["optimise", str(file), "--json"]) == VERIFIED
+    (waste,) = json.loads(capsys.readouterr().out)["outside_partitions"]
+    assert (waste["compute_slices"], waste["memory_slots"]) == (8, 0)
 
 
 def test_json_of_a_process_of_its_own_has_nothing_beside_it(file: Path) -> None:

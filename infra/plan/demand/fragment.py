@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from slicewright.infra import catalog
-from slicewright.infra.plan.demand.node_types import CloudFleet, region_of
+from slicewright.infra.plan.demand.node_types import CloudFleet, price_sources, region_of
 from slicewright.infra.planner import Answer, Pool, Problem
 from slicewright.infra.planner.certificate import certificate
 from slicewright.infra.stack_file import GkeFleet
@@ -24,11 +24,15 @@ def node_pools(fleet: CloudFleet, answer: Answer) -> list[dict[str, Any]]:
     return [node_pool(fleet, pool) for pool in answer.pools]
 
 
-def fragment(problem: Problem, answer: Answer, pools: list[dict[str, Any]]) -> str:
-    """Returns YAML: the certificate as comments, and `node_pools`. It has no date, so that the same
-    input gives the same bytes.
+def fragment(
+    fleet: CloudFleet, problem: Problem, answer: Answer, pools: list[dict[str, Any]]
+) -> str:
+    """Returns YAML: the certificate and the sources of prices as comments, and `node_pools`. It has
+    no date of its own, so that the same input gives the same bytes.
     """
     lines = [f"# {name}: {value}" for name, value in certificate(problem, answer).items()]
+    for name, source in price_sources(fleet, answer).items():
+        lines.append(f"# price of {name}: {source}")
     text = yaml.safe_dump({"node_pools": pools}, sort_keys=False, width=100)
     return "\n".join(["# Planned by slicewright optimise.", *lines, text])
 

@@ -82,6 +82,22 @@ def cost_of(machine: Machine, demand: stack_file.Demand, region: str) -> int | N
     return int((Decimal(str(usd)) * 1000).to_integral_value(ROUND_CEILING))
 
 
+def price_sources(fleet: CloudFleet, answer: planner.Answer) -> Mapping[str, str]:
+    """Returns the source of the price of each machine type in the answer, sorted by name."""
+    assert fleet.demand is not None  # it has been planned for
+    names = sorted({pool.node_type.name for pool in answer.pools})
+    return {name: _price_source(fleet, fleet.demand, name) for name in names}
+
+
+def _price_source(fleet: CloudFleet, demand: stack_file.Demand, name: str) -> str:
+    if name in demand.usd_per_hour:
+        return "demand.usd_per_hour"
+    region = region_of(fleet)
+    price = catalog.load().machines[fleet.cloud, name].price("on-demand", region)
+    assert price is not None  # machine types without a price are not planned
+    return f"list price of {price.date or 'no known date'} in {region}"
+
+
 def _node_type(machine: Machine, cost: int, fleet: CloudFleet) -> planner.NodeType:
     assert machine.gpu is not None
     if isinstance(fleet, stack_file.EksFleet):

@@ -84,6 +84,23 @@ def test_machines_have_powers_of_two_of_gpus() -> None:
         assert machine.gpu_count.bit_count() <= 1, machine.name
 
 
+@pytest.mark.parametrize(
+    ("layout", "waste"),
+    [
+        ({"1g.10gb": 7}, (0, 1)),
+        ({"3g.40gb": 2}, (1, 0)),
+        ({"1g.20gb": 4}, (3, 0)),
+        ({"4g.40gb": 1, "3g.40gb": 1}, (0, 0)),
+        ({}, (0, 0)),
+    ],
+)
+def test_slices_in_no_partition_are_counted_over_all_gpus(
+    layout: dict[str, int], waste: tuple[int, int]
+) -> None:
+    pool = planner.Pool(node_type=EIGHT, layout=layout, nodes=3)
+    assert pool.outside_partitions == (24 * waste[0], 24 * waste[1])
+
+
 def test_no_demand_needs_no_fleet() -> None:
     answer = planner.optimise(replace(MIXED, classes=(_class("none", 0, SMALL),)))
     assert (answer.pools, answer.cost, answer.bounds.proven) == ((), 0, 0)

@@ -48,7 +48,7 @@ def planned(tmp_path: Path, text: str) -> tuple[planner.Problem, planner.Answer,
     file.write_text(text)
     fleet, problem = read_demand(file)
     answer = planner.optimise(problem)
-    return problem, answer, fragment(problem, answer, node_pools(fleet, answer))
+    return problem, answer, fragment(fleet, problem, answer, node_pools(fleet, answer))
 
 
 @pytest.mark.parametrize("text", [EKS, GKE], ids=["eks", "gke"])
