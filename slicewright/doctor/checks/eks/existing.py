@@ -12,6 +12,8 @@ from slicewright.doctor.findings import (
     ExistingResource,
     Finding,
     NotAnswered,
+    check,
+    checks,
     fails,
     not_asked,
     ok,
@@ -46,6 +48,7 @@ class ExistingEksCluster:
     """The owners of GPUs in it. None: it was not asked."""
 
 
+@checks("eks-existing-cluster")
 def existing_cluster(
     fleet: EksFleetPlan, answer: Answer[ExistingEksCluster | None]
 ) -> Iterator[Finding]:
@@ -148,6 +151,7 @@ def service_accounts(fleet: EksFleetPlan) -> tuple[tuple[str, str], ...]:
     )
 
 
+@checks("eks-authentication-mode")
 def _mode(fleet: EksFleetPlan, mode: str, subject: str) -> Iterator[Finding]:
     """Repeats the check of infra/components/eks/existing_cluster.py, which fails a preview."""
     if not fleet.cluster.access or mode != "CONFIG_MAP":
@@ -161,6 +165,7 @@ def _mode(fleet: EksFleetPlan, mode: str, subject: str) -> Iterator[Finding]:
     )
 
 
+@checks("eks-existing-version")
 def _version(fleet: EksFleetPlan, version: str, subject: str) -> Iterator[Finding]:
     name, region = fleet.cluster.name, fleet.cluster.region
     oldest = manifests.OLDEST_KUBERNETES
@@ -190,6 +195,7 @@ def _version(fleet: EksFleetPlan, version: str, subject: str) -> Iterator[Findin
         yield ok(f"Kubernetes of {subject}", version)
 
 
+@check("eks-reach")
 def _reach(fleet: EksFleetPlan, cluster: ExistingEksCluster) -> Finding:
     """Checks that the endpoint is reachable from here, since the program connects to it."""
     name, region = fleet.cluster.name, fleet.cluster.region
@@ -213,6 +219,7 @@ def _reach(fleet: EksFleetPlan, cluster: ExistingEksCluster) -> Finding:
     )
 
 
+@checks("eks-node-monitoring")
 def _monitored(fleet: EksFleetPlan, monitored: Answer[bool]) -> Iterator[Finding]:
     """Checks for the agent that sets the GPU conditions of the repair rules.
 
