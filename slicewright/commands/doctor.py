@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -29,6 +30,11 @@ def add_parser(commands: Any) -> None:
         "each (docs/how-to/ask-the-account.md).",
     )
     stack_files.add_arguments(parser)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="as JSON, with a stable code for each finding (docs/reference/doctor-json.md)",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -57,7 +63,10 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 findings = preflight.check_cluster(fleet, stack)
     except CannotAsk as e:
         return _say(str(e), CANNOT_RUN)
-    _show(findings, console)
+    if parsed.json:
+        print(json.dumps(_as_json(findings), indent=2))
+    else:
+        _show(findings, console)
     verdicts = {finding.verdict for finding in findings}
     if "fails" in verdicts:
         return NOT_VERIFIED
@@ -67,6 +76,25 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 def _say(problem: str, code: int) -> int:
     print(f"slicewright doctor: {stack_file.plain(problem)}", file=sys.stderr)
     return code
+
+
+def _as_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Returns the findings in the order of the text: failures first."""
+    return {
+        "version": 1,
+        "findings": [
+            {
+                "code": finding.code,
+                "verdict": verdict,
+                "subject": stack_file.plain(finding.subject),
+                "detail": stack_file.plain(finding.detail),
+                "remedy": stack_file.plain(finding.remedy) or None,
+            }
+            for verdict in _STYLES
+            for finding in findings
+            if finding.verdict == verdict
+        ],
+    }
 
 
 def _show(findings: Sequence[Finding], console: Console) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,6 +27,7 @@ from slicewright.live.annotation_change import (
 )
 from slicewright.live.looking import CannotLook, look, looks
 from slicewright.live.objects import POOL, UnreadObject, lines_of, pools
+from slicewright.live.output.fleet_json import as_json
 from slicewright.live.output.text import lines, log_lines
 from slicewright.live.views import Fleet, PoolView, State
 from slicewright.options import cluster_options
@@ -60,6 +62,12 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="wait until the rollout has ended, is stopped, or has failed",
     )
+    status.add_argument(
+        "--json",
+        action="store_true",
+        help="as JSON, in the form of `slicewright status` (docs/reference/status-json.md); "
+        "progress goes to stderr",
+    )
     _common(status)
     status.set_defaults(run=_status)
     for verb in VERBS:
@@ -80,11 +88,17 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
         fleet = look(access, {parsed.pool})
         _pool_of(fleet, parsed.pool, access)
         if parsed.wait:
-            fleet = _wait(access, parsed.pool, console)
+            progress = Console(stderr=True, emoji=False) if parsed.json else console
+            fleet = _wait(access, parsed.pool, progress)
     except (NoCluster, CannotLook) as e:
         return say(str(e), cluster_options.code_of(e), command=command)
     except Refused as e:
         return say(str(e), BAD_INPUT, command=command)
+    if parsed.json:
+        context = access.context
+        written = as_json(fleet, context=context.name, server=context.server, now=time.time())
+        print(json.dumps(written, indent=2))
+        return exit_code(fleet)
     for line in lines(
         fleet, where=location_text(access), now=time.time(), width=console.width, every_node=False
     ):

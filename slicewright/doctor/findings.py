@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan import FleetPlan, unbuildable
@@ -45,6 +46,42 @@ class Finding:
     detail: str
     remedy: str = ""
     """A command, or a change to the stack file. Empty if there is nothing to do."""
+    code: str = ""
+    """The check's code in finding_codes.toml, which never changes. `check` and `checks` add it."""
+
+
+P = ParamSpec("P")
+
+
+def check(code: str) -> Callable[[Callable[P, Finding]], Callable[P, Finding]]:
+    """Gives the finding of a check its code."""
+
+    def with_code(judge: Callable[P, Finding]) -> Callable[P, Finding]:
+        @wraps(judge)
+        def run(*args: P.args, **options: P.kwargs) -> Finding:
+            return _with_code(judge(*args, **options), code)
+
+        return run
+
+    return with_code
+
+
+def checks(code: str) -> Callable[[Callable[P, Iterator[Finding]]], Callable[P, Iterator[Finding]]]:
+    """Gives the findings of a check their code. The checks that run inside it give theirs first."""
+
+    def with_code(judge: Callable[P, Iterator[Finding]]) -> Callable[P, Iterator[Finding]]:
+        @wraps(judge)
+        def run(*args: P.args, **options: P.kwargs) -> Iterator[Finding]:
+            for finding in judge(*args, **options):
+                yield _with_code(finding, code)
+
+        return run
+
+    return with_code
+
+
+def _with_code(finding: Finding, code: str) -> Finding:
+    return finding if finding.code else replace(finding, code=code)
 
 
 def ok(subject: str, detail: str) -> Finding:
@@ -75,7 +112,8 @@ def not_seen(subject: str, answer: NotAnswered) -> Finding:
     return Finding(verdict="not seen", subject=subject, detail=answer.why, remedy=answer.remedy)
 
 
-def refused_by_the_program(fleet: FleetPlan) -> Iterable[Finding]:
+@checks("not-deployable")
+def refused_by_the_program(fleet: FleetPlan) -> Iterator[Finding]:
     """Finds parts of a valid stack file that `pulumi up` refuses before it calls any cloud."""
     for problem in unbuildable(fleet):
         yield fails(stack_file.format_path(problem.path), problem.reason, problem.instead)
@@ -85,6 +123,7 @@ Owned: TypeAlias = Literal["yes", "no", "unknown"]
 """Whether Pulumi's state of the stack has a resource. Unknown if the state cannot be read."""
 
 
+@check("cluster-name")
 def cluster_name(
     subject: str, exists: Answer[bool], owned: Owned, *, existing: bool, delete: str, list_all: str
 ) -> Finding:

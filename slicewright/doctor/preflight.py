@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from slicewright.doctor import state
@@ -33,6 +33,8 @@ from slicewright.doctor.findings import (
     ExistingResource,
     Finding,
     NotAnswered,
+    check,
+    checks,
     fails,
     name_taken,
     refused_by_the_program,
@@ -73,14 +75,7 @@ def check_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Findin
     """Returns the findings for a GKE plan, like `check_eks`."""
     project = setting(file, "gcp:project")
     if project is None:
-        of_stack = f" --stack {stack}" if stack else ""
-        return [
-            fails(
-                "gcp:project",
-                "is not set in the stack's configuration, but `pulumi up` requires it",
-                f"pulumi config set gcp:project PROJECT{of_stack}",
-            )
-        ]
+        return [_no_project(stack)]
     answers = google.ask(fleet, project)
     location, name = fleet.cluster.location, fleet.cluster.name
     cluster = f"projects/{project}/locations/{location}/clusters/{name}"
@@ -104,6 +99,16 @@ def check_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Findin
         *existing,
         *rights,
     ]
+
+
+@check("gcp-project")
+def _no_project(stack: str | None) -> Finding:
+    of_stack = f" --stack {stack}" if stack else ""
+    return fails(
+        "gcp:project",
+        "is not set in the stack's configuration, but `pulumi up` requires it",
+        f"pulumi config set gcp:project PROJECT{of_stack}",
+    )
 
 
 def check_cluster(fleet: ExistingFleetPlan, stack: str | None) -> list[Finding]:
@@ -156,13 +161,11 @@ def _inside(
     return inside_findings(cluster.inside, planned, tuple(map(gpu_pool, fleet.pools)))
 
 
-def _name_findings(resources: Iterable[ExistingResource], stack: str | None) -> list[Finding]:
-    return [
-        name_taken(
-            resource.subject, state.owned(stack, resource.type, resource.id), resource.remedy
-        )
-        for resource in resources
-    ]
+@checks("resource-name")
+def _name_findings(resources: Iterable[ExistingResource], stack: str | None) -> Iterator[Finding]:
+    for resource in resources:
+        owned = state.owned(stack, resource.type, resource.id)
+        yield name_taken(resource.subject, owned, resource.remedy)
 
 
 def _rights(file: Path, stack: str | None) -> str:

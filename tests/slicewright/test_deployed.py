@@ -87,6 +87,27 @@ def test_the_last_update_that_succeeded_counts_whatever_failed_after_it(run: Run
     assert "deployed at 2026-11-28T02:00:00.000Z from a" in err
 
 
+def test_json_has_the_commit_and_the_time(run: Run) -> None:
+    code, out, err = run([[update("a")]], "--json")
+    assert code == 0
+    last = {"commit": "a", "time": "2026-11-28T02:00:00.000Z"}
+    assert json.loads(out) == {"version": 1, "stack": "prod", "deployment": last}
+    assert "from a" in err
+    code, out, _ = run([[update()]], "--json")
+    assert (code, json.loads(out)["deployment"]["commit"]) == (0, None)
+
+
+def test_json_of_a_stack_without_a_deployment_is_null(run: Run) -> None:
+    code, out, _ = run([], "--json")
+    assert (code, json.loads(out)["deployment"]) == (0, None)
+
+
+def test_json_of_an_unreadable_history_leaves_stdout_empty(run: Run) -> None:
+    code, out, err = run("odd", "--json")
+    assert (code, out) == (cli.CANNOT_RUN, "")
+    assert "cannot parse" in err
+
+
 def test_an_update_that_runs_is_none_yet(run: Run) -> None:
     assert run([[update("b", result="in-progress"), update("a")]])[1] == "a\n"
 

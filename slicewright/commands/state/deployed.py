@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,9 @@ def add_parser(commands: Any) -> None:
         help="write the deployed fleet to FILE as a stack file; if nothing is deployed, FILE is "
         "removed",
     )
+    parser.add_argument(
+        "--json", action="store_true", help="as JSON (docs/reference/deployed-json.md)"
+    )
     parser.set_defaults(run=_run)
 
 
@@ -48,9 +52,11 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             _write(Path(parsed.write), deployment)
         except OSError as e:
             return _say(f"{parsed.write}: {e.strerror}", CANNOT_RUN)
+    if parsed.json:
+        print(json.dumps(_as_json(parsed.stack, deployment), indent=2))
     if deployment is None:
         return _say(f"stack {parsed.stack} has no deployment", VERIFIED)
-    if deployment.commit:
+    if deployment.commit and not parsed.json:
         console.print(
             stack_file.plain(deployment.commit), markup=False, highlight=False, soft_wrap=True
         )
@@ -63,6 +69,13 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         )
     named = deployment.commit or "no commit: it did not run in a git repository"
     return _say(f"stack {parsed.stack} was deployed at {deployment.time} from {named}", VERIFIED)
+
+
+def _as_json(stack: str, deployment: Deployment | None) -> dict[str, Any]:
+    last = None
+    if deployment is not None:
+        last = {"commit": deployment.commit or None, "time": deployment.time}
+    return {"version": 1, "stack": stack, "deployment": last}
 
 
 def _last(pulumi: Pulumi) -> Deployment | None:

@@ -24,7 +24,17 @@ from slicewright.doctor.checks.gpu_owners import (
     gpu_pool,
     owner_findings,
 )
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    check,
+    checks,
+    fails,
+    not_asked,
+    ok,
+)
 from slicewright.infra import manifests
 from slicewright.infra.plan import ExistingFleetPlan, ExistingPoolPlan
 
@@ -86,6 +96,7 @@ def findings(
     yield from _apis(fleet, answers.apis)
 
 
+@checks("cluster-version")
 def _version(fleet: ExistingFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
     subject, current = "Kubernetes", ".".join(map(str, version))
     if version < manifests.OLDEST_KUBERNETES:
@@ -107,6 +118,7 @@ def _version(fleet: ExistingFleetPlan, version: tuple[int, int]) -> Iterator[Fin
         yield ok(subject, current)
 
 
+@check("cluster-administrator")
 def _administrator(answers: ClusterAnswers) -> Finding:
     subject = f"rights in {answers.server}"
     if isinstance(answers.administrator, NotAnswered):
@@ -122,6 +134,7 @@ def _administrator(answers: ClusterAnswers) -> Finding:
     )
 
 
+@checks("cluster-nodes")
 def _nodes(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
     if isinstance(answer, NotAnswered):
         yield not_asked("nodes", answer)
@@ -163,6 +176,7 @@ def _of_pool(pool: ExistingPoolPlan, selected: list[Node]) -> Finding:
     return ok(subject, f"{len(ready)} Ready")
 
 
+@checks("cluster-system-node")
 def _place(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
     """Checks that pods without GPUs find a node.
 
@@ -187,6 +201,7 @@ def _place(fleet: ExistingFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterat
     )
 
 
+@checks("feature-discovery")
 def _feature_discovery(
     fleet: ExistingFleetPlan, answer: Answer[tuple[DaemonSet, ...]]
 ) -> Iterator[Finding]:
@@ -219,6 +234,7 @@ def _feature_discovery(
         yield ok(subject, "installed" if installed else "not installed: the operator installs it")
 
 
+@checks("cluster-namespace")
 def _namespaces(
     fleet: ExistingFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
@@ -257,6 +273,7 @@ def _unknown(owned: Owned | None) -> str:
     )
 
 
+@checks("cluster-definition")
 def _definitions(fleet: ExistingFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
     for name, key in wanted_definitions(fleet).items():
         subject = f"CustomResourceDefinition {name}"
@@ -273,6 +290,7 @@ def _definitions(fleet: ExistingFleetPlan, answer: Answer[frozenset[str]]) -> It
             )
 
 
+@checks("cluster-metrics-api")
 def _apis(fleet: ExistingFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Finding]:
     for name, ours in wanted_apis(fleet).items():
         subject = f"APIService {name}"

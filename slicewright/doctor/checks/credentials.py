@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_seen, ok
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,7 @@ class ClusterCredentials:
     """A variable with credentials that Pulumi obeys and the command ignores. None: none is set."""
 
 
+@checks("credentials")
 def credential_findings(answers: ClusterCredentials) -> Iterator[Finding]:
     subject = f"credentials of kubeconfigs ({answers.command})"
     consequence = "`up` would create the cluster, and then fail at its first Kubernetes object"

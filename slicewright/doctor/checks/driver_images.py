@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_seen, ok
 from slicewright.infra.plan import FleetPlan
 
 _NVIDIA: Final = "nvcr.io"
@@ -40,6 +40,7 @@ def driver_image(fleet: FleetPlan) -> DriverImage | None:
     )
 
 
+@checks("driver-image")
 def driver_image_findings(image: DriverImage, tags: Answer[frozenset[str]]) -> Iterator[Finding]:
     """tags: the tags of the image's repository."""
     subject = f"driver {image.version} in {image.registry}/{image.repository}"

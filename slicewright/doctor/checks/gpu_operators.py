@@ -14,7 +14,16 @@ from slicewright.doctor.checks.gpu_owners import (
     is_managed_by_gke,
     owner_findings,
 )
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    checks,
+    fails,
+    not_asked,
+    ok,
+)
 
 _SUBJECT: Final = "GPU operator"
 _USE_IT: Final = "gpu_operator: {existing: true}"
@@ -33,6 +42,7 @@ class PlannedOperator:
     """Whether the stack's state has the namespace. None: the namespace does not exist."""
 
 
+@checks("gpu-operator")
 def operator_findings(
     planned: PlannedOperator,
     policies: Answer[tuple[GpuOperator, ...]],

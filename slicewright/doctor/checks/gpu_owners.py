@@ -17,7 +17,7 @@ from slicewright.apis.device_plugins import (
     is_for_gpus,
     mounts_plugin_directory,
 )
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_asked, ok
 from slicewright.infra.plan import PoolPlan
 
 DRA_DRIVER: Final = "gpu.nvidia.com"
@@ -108,6 +108,7 @@ def gpu_pool(pool: PoolPlan, labels: Mapping[str, str] | None = None) -> Pool:
     return Pool(name=pool.name, labels={**pool.labels, **(labels or {})}, taints=taints)
 
 
+@checks("gpu-owner")
 def owner_findings(
     answer: Answer[tuple[DaemonSet, ...]],
     owners: Answer[DeviceOwners],
@@ -144,6 +145,7 @@ def owner_findings(
         yield from _of_engines(owners)
 
 
+@checks("gpu-owner-daemonset")
 def _of_daemonset(daemonset: DaemonSet) -> Iterator[Finding]:
     if _is_dra_driver(daemonset):
         yield _dra_finding(daemonset)
@@ -193,6 +195,7 @@ def _dra_finding(daemonset: DaemonSet) -> Finding:
     )
 
 
+@checks("gpu-owner-dra")
 def _of_dra(owners: DeviceOwners) -> Iterator[Finding]:
     if not owners.device_classes and not owners.slice_nodes:
         return
@@ -208,6 +211,7 @@ def _of_dra(owners: DeviceOwners) -> Iterator[Finding]:
     )
 
 
+@checks("gpu-owner-fractions")
 def _of_engines(owners: DeviceOwners) -> Iterator[Finding]:
     for annotation, nodes in owners.annotated_nodes.items():
         yield fails(

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from slicewright.apis.image_names import short
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    check,
+    checks,
+    fails,
+    not_seen,
+    ok,
+)
 from slicewright.infra.plan import ExistingFleetPlan, FleetPlan
 from slicewright.infra.plan.images.stack_images import StackImages, stack_images
 
@@ -35,6 +44,7 @@ def wanted_images(fleet: FleetPlan) -> tuple[WantedImage, ...]:
     )
 
 
+@checks("image")
 def image_findings(
     image: WantedImage, architectures: Answer[frozenset[str] | None]
 ) -> Iterator[Finding]:
@@ -69,6 +79,7 @@ def chart_registries(fleet: FleetPlan) -> tuple[StackImages, ...]:
     return tuple(first.values())
 
 
+@check("registry")
 def registry_finding(of: StackImages, is_open: Answer[bool]) -> Finding:
     """is_open: whether the registry gives anonymous clients images."""
     subject = f"registry {of.registry} (images of charts)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_asked, ok
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class Remedies:
     enable: str
 
 
+@checks("key")
 def key_findings(
     needed: Mapping[str, str], answers: Keys, remedies: Callable[[str, str | None], Remedies]
 ) -> Iterator[Finding]:

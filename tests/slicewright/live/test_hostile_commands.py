@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from slicewright import cli
-from slicewright.exit_codes import CANNOT_RUN, VERIFIED
+from slicewright.commands import rollout
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, VERIFIED
 from slicewright.live.access import Access
+from slicewright.live.looking import look
+from slicewright.live.views import Fleet
 from tests.slicewright.live.hostile import POOLS, REPORTS, Server
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,6 +72,42 @@ def test_status_names_it_for_machines(
 def test_rollout_status_names_it(run: Run, odd: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(odd, ["rollout", "status", "q"]) == CANNOT_RUN
     assert NAMED in capsys.readouterr().out
+
+
+def test_rollout_status_for_machines_is_the_status_of_its_pool(
+    run: Run, odd: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for server, code in ((Server(), run(Server(), ["status", "q"])), (odd, CANNOT_RUN)):
+        capsys.readouterr()
+        assert run(server, ["rollout", "status", "q", "--json"]) == code
+        of_rollout = json.loads(capsys.readouterr().out)
+        run(server, ["status", "q", "--json"])
+        of_status = json.loads(capsys.readouterr().out)
+        assert {**of_rollout, "time": ""} == {**of_status, "time": ""}
+        assert [pool["name"] for pool in of_rollout["pools"]] == ["q"]
+
+
+def test_rollout_status_for_machines_waits_without_a_word_on_stdout(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(access: Access, pool: str, console: Console) -> Fleet:
+        console.print(f"pool {pool} changes")
+        return look(access, {pool})
+
+    monkeypatch.setattr(rollout, "_wait", wait)
+    run(Server(), ["rollout", "status", "q", "--wait", "--json"])
+    out, err = capsys.readouterr()
+    assert [pool["name"] for pool in json.loads(out)["pools"]] == ["q"]
+    assert err == "pool q changes\n"
+
+
+def test_rollout_status_for_machines_of_no_such_pool_leaves_stdout_empty(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(Server(), ["rollout", "status", "nosuch", "--json"]) == BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "has no pool nosuch" in err
 
 
 def test_a_rollout_of_a_pool_that_can_be_read_is_paused_and_the_odd_object_is_named(

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewright.doctor.checks.keys import Remedies
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    checks,
+    fails,
+    not_asked,
+    ok,
+)
 from slicewright.infra import catalog
 from slicewright.infra.plan import EksFleetPlan, EksPoolPlan
 from slicewright.infra.stack_file import CapacityBlock
@@ -57,6 +66,7 @@ def keys_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
     return users
 
 
+@checks("eks-reservation")
 def reservation_findings(
     fleet: EksFleetPlan, answers: Reservations, owned: Owned
 ) -> Iterator[Finding]:

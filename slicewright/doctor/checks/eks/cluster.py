@@ -41,6 +41,7 @@ from slicewright.doctor.findings import (
     Finding,
     NotAnswered,
     Owned,
+    checks,
     cluster_name,
     existence,
     fails,
@@ -117,6 +118,7 @@ def machine_types(fleet: EksFleetPlan) -> tuple[str, ...]:
     return tuple(sorted({fleet.system.machine_type, *of_pools}))
 
 
+@checks("aws-account")
 def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:
     """owned: whether this stack created the cluster, if it exists."""
     identity, region = answers.identity, fleet.cluster.region
@@ -157,6 +159,7 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
     yield from existing_cluster(fleet, answers.existing)
 
 
+@checks("eks-permissions-boundary")
 def _boundary(fleet: EksFleetPlan, answer: Answer[bool] | None) -> Iterator[Finding]:
     arn = fleet.cluster.permissions_boundary
     if arn is None or answer is None:
@@ -178,6 +181,7 @@ def _groups(answer: Answer[ExistingEksCluster | None]) -> Answer[frozenset[str]]
     return frozenset() if answer is None else answer.groups
 
 
+@checks("aws-zone")
 def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Finding]:
     region = fleet.cluster.region
     subject = f"zones of {region}"
@@ -213,6 +217,7 @@ def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Fi
         yield ok(subject, ", ".join(names))
 
 
+@checks("aws-machine-offer")
 def _offered(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
     needs = [(fleet.system.machine_type, fleet.system.zones, "the system pool")]
     needs += [(p.settings.machine.name, p.settings.zones, f"pool {p.name}") for p in fleet.pools]

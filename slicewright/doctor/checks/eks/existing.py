@@ -13,6 +13,8 @@ from slicewright.doctor.findings import (
     ExistingResource,
     Finding,
     NotAnswered,
+    check,
+    checks,
     fails,
     not_asked,
     ok,
@@ -52,6 +54,7 @@ class ExistingEksCluster:
     """The owners of GPUs in it. None: it was not asked."""
 
 
+@checks("eks-existing-cluster")
 def existing_cluster(
     fleet: EksFleetPlan, answer: Answer[ExistingEksCluster | None]
 ) -> Iterator[Finding]:
@@ -74,7 +77,7 @@ def existing_cluster(
     yield from _monitored(fleet, answer.monitored)
     yield from _mode(fleet, answer.mode, subject)
     if answer.auto_mode:
-        yield _auto_mode(fleet, answer.inside, subject)
+        yield from _auto_mode(fleet, answer.inside, subject)
     for kind, listed in (
         ("node groups", answer.groups),
         ("access entries", answer.principals),
@@ -156,6 +159,7 @@ def service_accounts(fleet: EksFleetPlan) -> tuple[tuple[str, str], ...]:
     )
 
 
+@checks("eks-authentication-mode")
 def _mode(fleet: EksFleetPlan, mode: str, subject: str) -> Iterator[Finding]:
     """Repeats the check of infra/components/eks/existing_cluster.py, which fails a preview."""
     if not fleet.cluster.access or mode != "CONFIG_MAP":
@@ -169,27 +173,31 @@ def _mode(fleet: EksFleetPlan, mode: str, subject: str) -> Iterator[Finding]:
     )
 
 
-def _auto_mode(fleet: EksFleetPlan, inside: OwnerAnswers | None, subject: str) -> Finding:
+@checks("eks-auto-mode")
+def _auto_mode(fleet: EksFleetPlan, inside: OwnerAnswers | None, subject: str) -> Iterator[Finding]:
     """Checks that nodes of node groups get a network: Auto Mode has one for its own nodes only.
 
     Source: terraform-aws-modules/terraform-aws-eks #3256.
     """
     auto_mode = f"EKS Auto Mode of {subject}"
     if inside is None:
-        return not_asked(auto_mode, NotAnswered(why="the cluster's endpoint was not asked"))
+        yield not_asked(auto_mode, NotAnswered(why="the cluster's endpoint was not asked"))
+        return
     if isinstance(inside.daemonsets, NotAnswered):
-        return not_asked(auto_mode, inside.daemonsets)
+        yield not_asked(auto_mode, inside.daemonsets)
+        return
     paths = [path for daemonset in inside.daemonsets for path in daemonset.host_paths]
     if any(path.startswith(_CNI_DIRECTORIES) for path in paths):
-        return ok(
+        yield ok(
             auto_mode,
             "is on: its own nodes cannot be partitioned; the pools are node groups beside them",
         )
+        return
     add = (
         f"aws eks create-addon --cluster-name {fleet.cluster.name} --region "
         f"{fleet.cluster.region} --addon-name"
     )
-    return fails(
+    yield fails(
         auto_mode,
         "is on, and the cluster has no DaemonSet of a CNI plugin: Auto Mode has a network for its "
         "own nodes only, so the pools' nodes would stay NotReady",
@@ -197,6 +205,7 @@ def _auto_mode(fleet: EksFleetPlan, inside: OwnerAnswers | None, subject: str) -
     )
 
 
+@checks("eks-existing-version")
 def _version(fleet: EksFleetPlan, version: str, subject: str) -> Iterator[Finding]:
     name, region = fleet.cluster.name, fleet.cluster.region
     oldest = manifests.OLDEST_KUBERNETES
@@ -226,6 +235,7 @@ def _version(fleet: EksFleetPlan, version: str, subject: str) -> Iterator[Findin
         yield ok(f"Kubernetes of {subject}", version)
 
 
+@check("eks-reach")
 def _reach(fleet: EksFleetPlan, cluster: ExistingEksCluster) -> Finding:
     """Checks that the endpoint is reachable from here, since the program connects to it."""
     name, region = fleet.cluster.name, fleet.cluster.region
@@ -249,6 +259,7 @@ def _reach(fleet: EksFleetPlan, cluster: ExistingEksCluster) -> Finding:
     )
 
 
+@checks("eks-node-monitoring")
 def _monitored(fleet: EksFleetPlan, monitored: Answer[bool]) -> Iterator[Finding]:
     """Checks for the agent that sets the GPU conditions of the repair rules.
 

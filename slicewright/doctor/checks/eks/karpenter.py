@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from slicewright.doctor.findings import Answer, Finding, existence, fails, ok
+from slicewright.doctor.findings import Answer, Finding, checks, existence, fails, ok
 from slicewright.infra import catalog
 from slicewright.infra.plan import EksFleetPlan, KarpenterPlan
 
@@ -34,6 +34,7 @@ def queue_needed(fleet: EksFleetPlan) -> str | None:
     return karpenter.interruption_queue if isinstance(karpenter, KarpenterPlan) else None
 
 
+@checks("karpenter-account")
 def karpenter_findings(
     fleet: EksFleetPlan, version: str | None, answers: KarpenterAnswers
 ) -> Iterator[Finding]:
@@ -58,6 +59,7 @@ def karpenter_findings(
         )
 
 
+@checks("karpenter-version")
 def _of_version(fleet: EksFleetPlan, version: str | None) -> Iterator[Finding]:
     """Checks a plan that states no version: EKS's choice may be too new for Karpenter."""
     karpenter, release = fleet.cluster.autoscaler, catalog.karpenter_release()

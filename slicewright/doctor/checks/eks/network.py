@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    checks,
+    fails,
+    not_asked,
+    ok,
+)
 from slicewright.infra.plan import (
     EksClusterPlan,
     EksFleetPlan,
@@ -38,6 +47,7 @@ class ExistingNetworkAnswers:
     """The VPCs of those subnets."""
 
 
+@checks("eks-network")
 def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -> Iterator[Finding]:
     subject = "subnets of cluster.network"
     if isinstance(answers.subnets, NotAnswered):
@@ -68,6 +78,7 @@ def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -
     yield from _vpcs(answers.vpcs)
 
 
+@checks("eks-network-room")
 def room_for_nodes(
     fleet: EksFleetPlan, answers: ExistingNetworkAnswers, owned: Owned
 ) -> Iterator[Finding]:
@@ -92,6 +103,7 @@ def room_for_nodes(
             )
 
 
+@checks("eks-vpc-dns")
 def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:
     """Nodes find the control plane by its private name. Source: the same EKS user guide page."""
     subject = "DNS of the VPC of cluster.network"

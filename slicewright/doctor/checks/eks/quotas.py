@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    check,
+    checks,
+    fails,
+    not_asked,
+    ok,
+)
 from slicewright.infra.catalog import Machine
 from slicewright.infra.plan import EksFleetPlan, EksPoolPlan
 from slicewright.infra.stack_file import CapacityBlock, Spot
@@ -140,6 +150,7 @@ def quota_findings(
     yield from _nodes(fleet, answers)
 
 
+@check("quota-node-groups")
 def groups_finding(
     fleet: EksFleetPlan, limit: Answer[float], existing: Answer[frozenset[str]]
 ) -> Finding:
@@ -169,6 +180,7 @@ def _largest(pool: EksPoolPlan) -> Machine:
     )
 
 
+@checks("quota-vcpus")
 def _vcpus(fleet: EksFleetPlan, answers: QuotaAnswers, *, created: bool) -> Iterator[Finding]:
     region = fleet.cluster.region
     for code, needed in sorted(vcpus_needed(fleet).items()):
@@ -205,6 +217,7 @@ def _vcpu_text(limit: float, used: int, needed: int) -> str:
     return f"{limit:.0f} vCPU{usage}; the stack's nodes need {needed}"
 
 
+@checks("quota-vpcs")
 def _vpcs(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
     """The program creates one VPC. An account has five per region unless it asks for more."""
     region = fleet.cluster.region
@@ -224,6 +237,7 @@ def _vpcs(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
         yield ok(subject, f"{limit:.0f}, {existing} in use")
 
 
+@checks("quota-addresses")
 def _addresses(fleet: EksFleetPlan, answers: AddressAnswers) -> Iterator[Finding]:
     region, needed = fleet.cluster.region, len(fleet.cluster.nat_zones)
     subject = f"quota {ADDRESS_QUOTA} (EC2-VPC Elastic IPs) in {region}"
@@ -242,6 +256,7 @@ def _addresses(fleet: EksFleetPlan, answers: AddressAnswers) -> Iterator[Finding
         yield ok(subject, f"{limit:.0f}, {usage} in use")
 
 
+@checks("quota-nat-gateways")
 def _gateways(fleet: EksFleetPlan, answers: NatAnswers) -> Iterator[Finding]:
     """Checks each zone that gets a NAT gateway."""
     region = fleet.cluster.region
@@ -267,6 +282,7 @@ def _gateways(fleet: EksFleetPlan, answers: NatAnswers) -> Iterator[Finding]:
         )
 
 
+@checks("quota-nodes")
 def _nodes(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
     """The largest size of each node group counts."""
     region = fleet.cluster.region

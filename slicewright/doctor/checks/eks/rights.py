@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, Literal
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_asked, ok
 from slicewright.infra import catalog, manifests
 from slicewright.infra.catalog import Scope
 from slicewright.infra.plan import EksFleetPlan
@@ -173,6 +173,7 @@ def _several(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
+@checks("aws-rights")
 def findings(answer: Answer[CallerRights], *, account: str, rights: str) -> Iterator[Finding]:
     """rights: the command that prints this stack's policy."""
     subject = "rights of this identity"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_asked, ok
 from slicewright.infra.plan import EksAddonPlan, EksFleetPlan, EksPoolPlan
 
 
@@ -76,6 +76,7 @@ def _image(pool: EksPoolPlan, release: str) -> Image:
     )
 
 
+@checks("eks-version")
 def cluster_version(fleet: EksFleetPlan, answer: Answer[Versions]) -> Iterator[Finding]:
     version = fleet.cluster.version
     if version is None or fleet.cluster.existing:
@@ -93,6 +94,7 @@ def cluster_version(fleet: EksFleetPlan, answer: Answer[Versions]) -> Iterator[F
         yield fails(subject, "not offered", f"write one of {offered} as cluster.version")
 
 
+@checks("eks-addon")
 def addon_findings(
     fleet: EksFleetPlan, version: str | None, answers: Mapping[str, Answer[AddonVersions]]
 ) -> Iterator[Finding]:
@@ -128,6 +130,7 @@ def _addon(subject: str, addon: EksAddonPlan, versions: AddonVersions) -> Findin
     )
 
 
+@checks("eks-image-release")
 def image_findings(
     fleet: EksFleetPlan, answers: Mapping[Image, Answer[Releases]]
 ) -> Iterator[Finding]:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from slicewright.doctor.checks.keys import Remedies
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    checks,
+    fails,
+    not_asked,
+    ok,
+)
 from slicewright.infra.plan import GkeFleetPlan, GkePoolPlan
 from slicewright.infra.stack_file import Reservation
 
@@ -70,6 +79,7 @@ def keys_needed(fleet: GkeFleetPlan) -> Mapping[str, str]:
     return {path: user for path, user in used.items() if path is not None}
 
 
+@checks("gke-reservation")
 def reservation_findings(
     fleet: GkeFleetPlan, answers: Reservations, owned: Owned, *, project: str
 ) -> Iterator[Finding]:
@@ -92,6 +102,7 @@ def reservation_findings(
                 assert_never(other)
 
 
+@checks("gke-reservation-fit")
 def _fit(
     path: ReservationPath,
     reservation: Reserved,

@@ -27,6 +27,7 @@ from slicewright.doctor.findings import (
     Finding,
     NotAnswered,
     Owned,
+    checks,
     cluster_name,
     fails,
     name_taken,
@@ -122,6 +123,7 @@ def findings(
     yield from gpu_subnet_findings(fleet, answers.gpu_subnets, project=project)
 
 
+@checks("gcp-api")
 def _apis(answers: GoogleAnswers) -> Iterator[Finding]:
     project = answers.project
     if isinstance(answers.apis, NotAnswered):
@@ -139,6 +141,7 @@ def _apis(answers: GoogleAnswers) -> Iterator[Finding]:
             )
 
 
+@checks("gcp-machine-offer")
 def _machines(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
     for zone, machine in machines_needed(fleet):
         subject = f"{machine} in {zone}"
@@ -156,6 +159,7 @@ def _machines(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
                 )
 
 
+@checks("gke-version")
 def _version(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
     version, channel = fleet.cluster.version, fleet.cluster.release_channel
     if version is None or fleet.cluster.existing:
@@ -174,6 +178,7 @@ def _version(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
         )
 
 
+@checks("gke-node-account")
 def _account(fleet: GkeFleetPlan, answers: GoogleAnswers, owned: Owned) -> Iterator[Finding]:
     email = account_email(fleet, answers.project)
     subject = f"service account {email}"

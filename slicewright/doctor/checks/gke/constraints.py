@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_asked, ok
 from slicewright.infra.plan import GkeFleetPlan
 
 _EXTERNAL: Final = "compute.vmExternalIpAccess"
@@ -46,6 +46,7 @@ def enforced(policy: Mapping[str, Any]) -> bool:
     return False
 
 
+@checks("gcp-constraint")
 def constraint_findings(
     fleet: GkeFleetPlan, answers: Mapping[str, Answer[bool]], *, project: str
 ) -> Iterator[Finding]:

@@ -12,6 +12,8 @@ from slicewright.doctor.findings import (
     ExistingResource,
     Finding,
     NotAnswered,
+    check,
+    checks,
     fails,
     not_asked,
     ok,
@@ -41,6 +43,7 @@ class ExistingGkeCluster:
     """The owners of GPUs in it. None: it was not asked."""
 
 
+@checks("gke-existing-cluster")
 def existing_cluster(
     fleet: GkeFleetPlan, answer: Answer[ExistingGkeCluster | None], *, project: str
 ) -> Iterator[Finding]:
@@ -104,6 +107,7 @@ def existing_pools(
     )
 
 
+@check("gke-reach")
 def _reach(fleet: GkeFleetPlan, cluster: ExistingGkeCluster, project: str) -> Finding:
     """Checks that the endpoint is reachable from here, since the program connects to it."""
     name, location = fleet.cluster.name, fleet.cluster.location

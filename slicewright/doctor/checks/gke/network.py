@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_asked, ok
 from slicewright.infra.plan import GkeFleetPlan, GkeNetworkPlan, pod_addresses
 
 
@@ -18,6 +18,7 @@ class Subnet:
     """Secondary range -> its addresses in CIDR notation."""
 
 
+@checks("gke-shared-vpc")
 def shared_vpc(fleet: GkeFleetPlan, host: Answer[str | None], *, project: str) -> Iterator[Finding]:
     """Checks that the network's project shares it with the cluster's. Source: VPC docs,
     Shared VPC.
@@ -41,6 +42,7 @@ def shared_vpc(fleet: GkeFleetPlan, host: Answer[str | None], *, project: str) -
             yield ok(subject, f"shared with project {project}")
 
 
+@checks("gke-subnet")
 def subnet_findings(
     fleet: GkeFleetPlan, answer: Answer[Subnet | None], *, project: str
 ) -> Iterator[Finding]:
@@ -66,6 +68,7 @@ def subnet_findings(
             yield from _ranges(fleet, network, answer, subject, owner)
 
 
+@checks("gke-subnet-range")
 def _ranges(
     fleet: GkeFleetPlan, network: GkeNetworkPlan, subnet: Subnet, where: str, owner: str
 ) -> Iterator[Finding]:
@@ -103,6 +106,7 @@ def gpu_subnets_needed(fleet: GkeFleetPlan) -> tuple[str, ...]:
     )
 
 
+@checks("gke-gpu-subnet")
 def gpu_subnet_findings(
     fleet: GkeFleetPlan, answers: Mapping[str, Answer[Subnet | None]], *, project: str
 ) -> Iterator[Finding]:

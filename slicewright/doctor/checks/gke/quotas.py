@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    checks,
+    fails,
+    not_asked,
+    ok,
+)
 from slicewright.infra.catalog import Machine
 from slicewright.infra.plan import GkeFleetPlan
 from slicewright.infra.stack_file import FlexStart, Queued, Reservation, Spot
@@ -129,6 +138,7 @@ def quota_findings(
     )
 
 
+@checks("gcp-quota")
 def _compared(
     needs: Mapping[str, int],
     answer: Answer[Mapping[str, Quota]],

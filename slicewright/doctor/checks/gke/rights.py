@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, checks, fails, not_asked, ok
 from slicewright.infra import manifests
 from slicewright.infra.plan import GkeFleetPlan
 
@@ -26,6 +26,7 @@ def batches(rights: Sequence[str]) -> Iterator[tuple[str, ...]]:
     )
 
 
+@checks("gcp-rights")
 def findings(
     lacking: Answer[tuple[str, ...]] | None, *, project: str, rights: str
 ) -> Iterator[Finding]:
