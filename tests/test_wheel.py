@@ -192,6 +192,12 @@ def test_a_project_is_written_checked_planned_and_reported_without_a_clone(
     assert schema.stdout == (tmp_path / "stack-file.schema.json").read_text()
 
 
+def test_a_rehearsal_says_that_it_needs_a_clone(installed: Path, tmp_path: Path) -> None:
+    ran = run_in(tmp_path, [installed / "slicewright", "rehearse", "--stack", "dev"])
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (3, "", 1)
+    assert "the rehearsal runs in a clone of slicewright" in ran.stderr
+
+
 def test_the_program_of_a_project_runs_without_a_clone(installed: Path, tmp_path: Path) -> None:
     written = run_in(tmp_path, [installed / "slicewright", "init", "--yes", *FLEETS["gke"]])
     assert written.returncode == 0, written.stderr

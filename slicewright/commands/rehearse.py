@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+import slicewright
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_VERIFIED, VERIFIED
 from slicewright.options.ranges import whole
 
@@ -146,6 +147,24 @@ def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
+    if not _is_clone():
+        print(
+            "slicewright rehearse: the rehearsal runs in a clone of slicewright, and this is an "
+            "installed package; clone slicewright, copy the stack file into its stacks/, and run "
+            "`make rehearse STACK=NAME` there (docs/how-to/rehearse-your-own-stack.md)",
+            file=sys.stderr,
+        )
+        return CANNOT_RUN
+    return _run_in_clone(parsed, console)
+
+
+def _is_clone() -> bool:
+    """True if the command's own files are those of a clone, with the program that is rehearsed."""
+    root = Path(slicewright.__file__).resolve().parents[1]
+    return (root / "Pulumi.yaml").is_file() and (root / "infra").is_dir()
+
+
+def _run_in_clone(parsed: argparse.Namespace, console: Console) -> int:
     # Imported here: `check` and `plan` must not pay for, or depend on, the rehearsal's libraries.
     from slicewright.infra import stack_file
     from slicewright.kubeapi import ApiError, Unreachable

@@ -91,9 +91,8 @@ def _answer_contexts(answers: Answers, text: str) -> Answers:
     contexts = read_list(text)
     if len(contexts) != len(answers.environments):
         raise WrongAnswer(
-            f"{len(contexts)} contexts for {len(answers.environments)} environments: name one "
-            f"context for each of {', '.join(answers.environments)}, in this order; two fleets in "
-            "one cluster would manage the same objects"
+            f"name one context for each environment ({', '.join(answers.environments)}), in this "
+            "order; two fleets in one cluster would manage the same objects"
         )
     return _checked(dataclasses.replace(answers, contexts=contexts))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import slicewright
 from slicewright import cli
 from slicewright.infra import plan
 from slicewright.rehearsal.host.processes import ENVIRONMENT_VARIABLE
@@ -58,6 +59,16 @@ def test_a_name_that_is_no_stack_is_refused_before_anything_is_made(
     assert "no stack" in told
     assert set(NAMES) <= set(told.partition("; there are ")[2].strip().split(", "))
     assert not (tmp_path / "r").exists()
+
+
+def test_an_installed_package_says_that_a_rehearsal_needs_a_clone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "site-packages" / "slicewright" / "__init__.py"
+    monkeypatch.setattr(slicewright, "__file__", str(package))
+    code, told = _run(capsys, "--stack", "gke-h100", "--directory", tmp_path / "r")
+    assert code == cli.CANNOT_RUN
+    assert "the rehearsal runs in a clone of slicewright" in told
 
 
 def test_a_stack_that_cannot_be_brought_up_yet_is_refused_with_its_line(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicewright.infra import catalog, plan, stack_file
@@ -69,47 +69,49 @@ def layouts(draw: st.DrawFn, answers: Answers) -> str:
     return draw(st.one_of(st.just("none"), profile, listed))
 
 
+ENVIRONMENTS = st.lists(
+    st.from_regex(r"[a-z][a-z0-9]{0,7}", fullmatch=True), min_size=1, max_size=2, unique=True
+)
+
+
+@st.composite
+def texts(draw: st.DrawFn, option: str, answers: Answers) -> str:
+    """An answer that may be refused."""
+    match option:
+        case "environments":
+            return ",".join(draw(ENVIRONMENTS))
+        case "google-project":
+            return draw(st.from_regex(r"[a-z][a-z0-9-]{4,20}[a-z0-9]", fullmatch=True))
+        case "contexts":
+            words = st.text(st.characters(blacklist_characters=","), max_size=8)
+            return ",".join(f"{draw(words)}{name}" for name in answers.environments)
+        case "region":
+            recorded = catalog.gcp().zones if answers.cloud == "gke" else catalog.aws().regions
+            return draw(names(recorded))
+        case "machine-type":
+            offered = [machine.name for machine in suggestions.machines(answers)]
+            every = [name for cloud, name in catalog.load().machines if cloud == answers.cloud]
+            return draw(st.sampled_from(offered) | st.sampled_from(every))
+        case "gpu":
+            return draw(names(catalog.load().gpus))
+        case "layout":
+            return draw(layouts(answers))
+        case _:
+            return str(draw(st.integers(0, 20)))
+
+
 @st.composite
 def accepted_answers(draw: st.DrawFn) -> Answers:
-    """A session in which every answer was accepted."""
-    machine_types = catalog.load().machines
+    """A session whose user takes the default after a refusal."""
     answers = Answers(
         project=project_name(draw(st.text(max_size=30))), cloud=draw(st.sampled_from(CLOUDS))
     )
-    environments = draw(
-        st.lists(
-            st.from_regex(r"[a-z][a-z0-9]{0,7}", fullmatch=True),
-            min_size=1,
-            max_size=2,
-            unique=True,
-        )
-    )
-    texts: dict[str, st.SearchStrategy[str]] = {
-        "google-project": st.from_regex(r"[a-z][a-z0-9-]{4,20}[a-z0-9]", fullmatch=True),
-        "region": names(catalog.gcp().zones if answers.cloud == "gke" else catalog.aws().regions),
-        "gpu": names(catalog.load().gpus),
-        "gpus-per-node": st.integers(1, 16).map(str),
-        "nodes": st.integers(0, 20).map(str),
-    }
-    try:
-        for question in questions.applicable(answers):
-            match question.option:
-                case "environments":
-                    text = ",".join(environments)
-                case "contexts":
-                    words = st.text(st.characters(blacklist_characters=","), max_size=8)
-                    text = ",".join(f"{draw(words)}{name}" for name in environments)
-                case "machine-type":
-                    offered = [machine.name for machine in suggestions.machines(answers)]
-                    every = [name for cloud, name in machine_types if cloud == answers.cloud]
-                    text = draw(st.sampled_from(offered) | st.sampled_from(every))
-                case "layout":
-                    text = draw(layouts(answers))
-                case option:
-                    text = draw(texts[option])
-            answers = questions.give(question, answers, text)
-    except WrongAnswer:
-        assume(False)
+    for question in questions.applicable(answers):
+        try:
+            answers = questions.give(question, answers, draw(texts(question.option, answers)))
+        except WrongAnswer:
+            default = question.suggest(answers) or ",".join(answers.environments)
+            answers = questions.give(question, answers, default)
     return answers
 
 
@@ -117,12 +119,9 @@ def accepted_answers(draw: st.DrawFn) -> Answers:
 @given(accepted_answers())
 def test_check_accepts_every_stack_file_of_accepted_answers(answers: Answers) -> None:
     with TemporaryDirectory() as directory:
-        for name, text in files.project_files(answers).items():
-            file = Path(directory) / name
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
         for environment in answers.environments:
-            file = Path(directory) / files.stack_name(environment)
+            file = Path(directory) / f"Pulumi.{environment}.yaml"
+            file.write_text(files.stack_text(answers, environment), encoding="utf-8")
             source = stack_files.read_source(file)
             fleet = plan.deployable(plan.read_source(source), source)
             (pool,) = fleet.pools
@@ -203,7 +202,7 @@ def test_a_context_keeps_its_characters(context: str) -> None:
         (existing(), "gpu", "H10", "gpu.model"),
         (existing(gpu="L4"), "layout", "1g.5gb", "MIG"),
         (existing(gpu="L4"), "nodes", "many", "is not a whole number"),
-        (existing(), "contexts", "a,b", "2 contexts for 1 environments"),
+        (existing(), "contexts", "a,b", "name one context for each environment (dev)"),
         (existing(), "gpu", "", "an answer is required"),
     ],
 )
