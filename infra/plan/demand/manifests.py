@@ -27,7 +27,7 @@ def classes_of(directory: Path) -> list[dict[str, Any]]:
 
     Raises BadManifests.
     """
-    if not directory.is_dir():
+    if not _is_directory(directory):
         raise BadManifests(f"{directory}: is no directory; name one with manifests")
     classes: dict[str, dict[str, Any]] = {}
     for file in sorted(directory.rglob("*")):
@@ -39,6 +39,13 @@ def classes_of(directory: Path) -> list[dict[str, Any]]:
     if not classes:
         raise BadManifests(f"{directory}: no manifest requests {GPU} or {MIG}<profile>")
     return [classes[name] for name in sorted(classes)]
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # the name is too long
 
 
 def _classes_of_file(file: Path) -> list[dict[str, Any]]:
