@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
-from typing import ParamSpec, TypeVar
+from functools import cached_property
+from types import CodeType, GeneratorType
+from typing import Any, Final, TypeVar, cast
 
 from slicewright.infra.stack_file import REFERENCE, Path, Problem
 from slicewright.infra.stack_file.nearest import nearest_names
 
 CATALOG = "slicewright's catalog, infra/catalog/data/*.toml"
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -35,6 +35,7 @@ class Finding:
 
 Checked = Generator[Finding, None, T]
 """A check that returns a T. Calling it does nothing: it runs under `yield from` or `collect`."""
+C = TypeVar("C", bound=Callable[..., Checked[Any]])
 
 
 @dataclass(frozen=True)
@@ -98,30 +99,30 @@ def refuse(
     return Finding(problem, certain, dated)
 
 
-def rule(code: str) -> Callable[[Callable[P, Checked[T]]], Callable[P, Checked[T]]]:
+def rule(code: str) -> Callable[[C], C]:
     """Gives the problems that a check finds their code in problem_codes.toml.
 
-    The checks that run inside it give theirs first.
+    The checks that run inside it give theirs first. `collect` looks the code up for each finding,
+    so that checks without findings, which are most, take no time for it.
     """
 
-    def with_code(check: Callable[P, Checked[T]]) -> Callable[P, Checked[T]]:
-        @wraps(check)
-        def run(*args: P.args, **options: P.kwargs) -> Checked[T]:
-            findings = check(*args, **options)
-            while True:
-                try:
-                    finding = next(findings)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                yield finding if finding.problem.code else _with_code(finding, code)
+    def register(check: C) -> C:
+        _CODES[check.__code__] = code
+        return check
 
-        return run
-
-    return with_code
+    return register
 
 
-def _with_code(finding: Finding, code: str) -> Finding:
+_CODES: Final[dict[CodeType, str]] = {}
+"""Checks -> the codes of their problems."""
+
+
+def _with_code(finding: Finding, check: Checked[Any]) -> Finding:
+    """Returns the finding with the code of the innermost running check that has one."""
+    code, running = finding.problem.code, cast(object, check)
+    while not finding.problem.code and isinstance(running, GeneratorType):
+        code = _CODES.get(running.gi_code, code)
+        running = running.gi_yieldfrom
     problem = dataclasses.replace(finding.problem, code=code)
     return dataclasses.replace(finding, problem=problem)
 
@@ -139,7 +140,7 @@ def collect(check: Checked[T]) -> tuple[T, tuple[Finding, ...]]:
     findings = []
     while True:
         try:
-            findings.append(next(check))
+            findings.append(_with_code(next(check), check))
         except StopIteration as end:
             return end.value, tuple(findings)
 

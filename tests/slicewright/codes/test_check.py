@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from slicewright import cli
+from slicewright.infra.plan.findings import Checked, collect, each, refuse, rule
 from slicewright.infra.stack_file import problem_codes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -130,6 +131,25 @@ def test_every_check_of_the_plan_has_a_code() -> None:
                 without.append(f"{file}:{function.lineno} {function.name}")
     assert without == []
     assert with_code > 150
+
+
+def test_a_problem_has_the_code_of_the_innermost_check_that_has_one() -> None:
+    def uncoded() -> Checked[None]:
+        yield refuse((), "a", "b")
+
+    @rule("inner")
+    def inner() -> Checked[None]:
+        yield from uncoded()
+
+    @rule("outer")
+    def outer() -> Checked[int]:
+        yield refuse((), "c", "d")
+        yield from each([inner(), uncoded()])
+        return 1
+
+    result, findings = collect(outer())
+    assert result == 1
+    assert [finding.problem.code for finding in findings] == ["outer", "inner", "outer"]
 
 
 @pytest.fixture
