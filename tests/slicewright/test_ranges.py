@@ -22,6 +22,7 @@ OPTIONS: Sequence[tuple[Any, Sequence[str], str, Sequence[str]]] = (
     (cli.main, ("load", "-s", "x", "w"), "--rate", ("1", "100000")),
     (cli.main, ("load", "-s", "x", "w"), "--tokens", ("1", "100000")),
     (cli.main, ("load", "-s", "x", "w"), "--duration", ("1s", "24h")),
+    (cli.main, ("optimise",), "--percentile", ("1", "100")),
     (cli.main, ("rehearse", "break"), "--gpu", ("0", "15")),
     (agent_cli.main, ("watch",), "--port", ("0", "65535")),
     (agent_cli.main, ("watch",), "--interval", ("0.1", "3600")),

@@ -1084,7 +1084,7 @@ def test_line_numbers_come_from_the_stack_file_only_if_it_equals_the_config(
 
 def test_program_merges_the_bases_beside_the_stack_file(tmp_path: Path) -> None:
     """The engine passes the stack's own part. The bases come from the disk."""
-    (tmp_path / "Pulumi.yaml").touch()
+    (tmp_path / "Pulumi.yaml").write_text("stackConfigDir: stacks\n")
     (tmp_path / "stacks").mkdir()
     head = "config:\n  slicewright:fleet:\n"
     (tmp_path / "stacks" / "base.yaml").write_text(f"{head}    cloud: gke\n    image: a\n")
@@ -1103,6 +1103,7 @@ def test_program_merges_the_bases_beside_the_stack_file(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("mocked")
 def test_program_deploys_the_merged_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("stackConfigDir: stacks\n")
     (tmp_path / "stacks").mkdir()
     whole = (ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text()
     (tmp_path / "stacks" / "base.yaml").write_text(whole)

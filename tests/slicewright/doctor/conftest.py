@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from slicewright.doctor.checks.gpu_owners import DeviceOwners, OwnerAnswers
 from slicewright.rehearsal.clouds.aws.account import PROMPT, write_account
 from slicewright.rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from slicewright.rehearsal.clouds.service import Cloud
-from slicewright.rehearsal.scenario import plugins_and_commands
+from tests.slicewright.doctor import credential_plugins
 from tests.slicewright.served_clouds import served_clouds
 
 
@@ -68,13 +66,7 @@ def doctor(
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Doctor]:
     write_account(tmp_path, **PROMPT)
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    for name, module in plugins_and_commands.CREDENTIAL_PLUGINS.items():
-        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
-        (commands / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
-    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
+    credential_plugins.put_on_path(tmp_path, monkeypatch)
     plane = socket.create_server(("127.0.0.1", 0))
     planes = FakeControlPlanes(tmp_path, server=f"https://127.0.0.1:{plane.getsockname()[1]}")
     try:

@@ -19,6 +19,7 @@ from slicewright.rehearsal.clouds.gcp import account as google
 from slicewright.rehearsal.clouds.gcp.gke import quotas
 from slicewright.rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, cloud_engine
+from tests.slicewright.doctor import credential_plugins
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,13 @@ GKE = Story(
     ],
 )
 def test_an_empty_account_is_checked_and_repaired_and_comes_up_at_the_first_try(
-    story: Story, tmp_path: Path, toolchain: Toolchain, capsys: pytest.CaptureFixture[str]
+    story: Story,
+    tmp_path: Path,
+    toolchain: Toolchain,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    credential_plugins.put_on_path(tmp_path, monkeypatch)
     # The AWS account has the ordinary delays, which tests of the engine mostly leave out.
     aws.write_account(tmp_path)
     story.empty(tmp_path)

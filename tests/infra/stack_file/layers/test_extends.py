@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
     """A project with a stack file `x` whose content a test writes, and a base file."""
     root = tmp_path / "project"
     (root / "stacks").mkdir(parents=True)
-    (root / "Pulumi.yaml").write_text("name: fleet\n")
+    (root / "Pulumi.yaml").write_text("name: fleet\nstackConfigDir: stacks\n")
     (root / "stacks" / "base.yaml").write_text(BASE)
     return root
 

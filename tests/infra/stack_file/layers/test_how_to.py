@@ -22,7 +22,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "stacks/Pulumi.staging.yaml",
     ]
     (tmp_path / "stacks").mkdir()
-    (tmp_path / "Pulumi.yaml").write_text("name: fleet\n")
+    (tmp_path / "Pulumi.yaml").write_text("name: fleet\nstackConfigDir: stacks\n")
     for name, text in blocks:
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
