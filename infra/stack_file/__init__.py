@@ -32,7 +32,12 @@ from slicewright.infra.stack_file.schema.capacity import (
     Reservation,
     Spot,
 )
-from slicewright.infra.stack_file.schema.demand import Demand, RateDemand, ReplicaDemand
+from slicewright.infra.stack_file.schema.demand import (
+    Demand,
+    Measurement,
+    RateDemand,
+    ReplicaDemand,
+)
 from slicewright.infra.stack_file.schema.eks.access import AccessEntry, AccessPolicy, EksAccess
 from slicewright.infra.stack_file.schema.eks.autoscaler import (
     ClusterAutoscaler,

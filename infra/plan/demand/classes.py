@@ -28,6 +28,8 @@ def demand_class(
     """Returns the class with its headroom. Refuses a class that no node type can serve."""
     gpus = {node.gpu.name: node.gpu for node in node_types}
     yield from _check_models(stated, gpus, path)
+    if isinstance(stated, stack_file.RateDemand):
+        yield from _check_objective(stated, path)
     models = stated.gpu_models if stated.gpu_models is not None else tuple(gpus)
     usable = [gpus[name] for name in sorted(set(models) & set(gpus))]
     if isinstance(stated, stack_file.ReplicaDemand):
@@ -59,6 +61,27 @@ def _check_models(
                 f"no allowed machine type has the GPU {name}",
                 nearest(name, [*gpus]),
             )
+
+
+@rule("demand-latency")
+def _check_objective(stated: stack_file.RateDemand, path: Path) -> Checked[None]:
+    measured = any(
+        isinstance(throughput, tuple)
+        for devices in stated.throughput.values()
+        for throughput in devices.values()
+    )
+    if measured and stated.latency_ms is None:
+        yield refuse(
+            (*path, "throughput"),
+            f"{stated.name} has measurements, and no latency objective to choose among them",
+            "state latency_ms beside throughput, or one rate for each device",
+        )
+    if stated.latency_ms is not None and not measured:
+        yield refuse(
+            (*path, "latency_ms"),
+            f"the throughput of {stated.name} has no latency to compare with the objective",
+            "remove latency_ms, or list measurements: [{requests_per_second: 80, latency_ms: 40}]",
+        )
 
 
 def _slots(
@@ -96,9 +119,26 @@ def _rates(stated: stack_file.RateDemand, gpus: Iterable[Gpu]) -> dict[Slot, int
     return {
         Slot(gpu=gpu.name, profile=WHOLE if profile == "whole" else profile): rate
         for gpu in gpus
-        for profile, per_second in stated.throughput.get(gpu.name, {}).items()
-        if (profile == "whole" or profile in gpu.profiles) and (rate := _thousandths(per_second))
+        for profile, throughput in stated.throughput.get(gpu.name, {}).items()
+        if (profile == "whole" or profile in gpu.profiles)
+        and (rate := _thousandths(_within(stated.latency_ms, throughput)))
     }
+
+
+def _within(
+    objective_ms: float | None, throughput: float | tuple[stack_file.Measurement, ...]
+) -> float:
+    """Returns the highest rate within the latency objective. 0: no measurement is within it."""
+    if not isinstance(throughput, tuple):
+        return throughput
+    return max(
+        (
+            point.requests_per_second
+            for point in throughput
+            if objective_ms is not None and point.latency_ms <= objective_ms
+        ),
+        default=0.0,
+    )
 
 
 def _thousandths(per_second: float) -> int:
@@ -111,6 +151,13 @@ def _why_nothing_serves(
     """Returns the reason and the remedy."""
     names = ", ".join(gpu.name for gpu in gpus) or "none"
     if isinstance(stated, stack_file.RateDemand):
+        if stated.latency_ms is not None:
+            return (
+                f"{stated.name}: no device under throughput is on an allowed GPU ({names}) and has "
+                f"a measurement within {stated.latency_ms:g} ms",
+                "allow a longer latency, measure smaller batches or larger profiles, or allow "
+                "other machine types",
+            )
         return (
             f"{stated.name}: no device under throughput is on an allowed GPU ({names})",
             "state the throughput on one of their profiles",

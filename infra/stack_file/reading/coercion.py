@@ -17,9 +17,10 @@ from slicewright.infra.stack_file.schema.constraints import (
     Pattern,
 )
 
-_STRING, _INTEGER, _BOOLEAN, _LIST, _MAPPING = (
+_STRING, _INTEGER, _NUMBER, _BOOLEAN, _LIST, _MAPPING = (
     "a string",
     "an integer",
+    "a number",
     "true or false",
     "a list",
     "a mapping",
@@ -28,6 +29,7 @@ EXPECTED_TYPES: Mapping[str, str] = {
     "string_type": _STRING,
     "int_type": _INTEGER,
     "int_from_float": _INTEGER,
+    "float_type": _NUMBER,
     "bool_type": _BOOLEAN,
     "tuple_type": _LIST,
     "model_type": _MAPPING,
@@ -54,6 +56,8 @@ def coerce(expected: str, actual: Any, annotation: Any, as_written: str | None) 
             return _coerce_to_string(actual, annotation, as_written)
         case "an integer":
             return _coerce_to_integer(actual, annotation)
+        case "a number":
+            return _coerce_to_number(actual, annotation)
         case "true or false":
             return _coerce_to_boolean(actual)
         case "a list":
@@ -87,6 +91,15 @@ def _coerce_to_integer(actual: Any, annotation: Any) -> _Coerced:
         None,
         constraint.instead if constraint else f"for example {flow_style(example(annotation))}",
     )
+
+
+def _coerce_to_number(actual: Any, annotation: Any) -> _Coerced:
+    # "12.5", and 40 ms for a key in milliseconds.
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(\s?[A-Za-z/]+)?", str(actual))
+    if match and not isinstance(actual, bool) and _is_valid(float(match[1]), annotation):
+        unit = "a unit" if match[2] else "quotes"
+        return float(match[1]), f"write it without {unit}: {match[1]}"
+    return None, f"for example {flow_style(example(annotation))}"
 
 
 def _coerce_to_boolean(actual: Any) -> _Coerced:

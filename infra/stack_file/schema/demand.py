@@ -58,6 +58,9 @@ class _Positive(Constraint):
 _Rate = Annotated[
     float, _Positive(noun="a number of requests per second", most=1e9, decimals=3, example=12.5)
 ]
+_Milliseconds = Annotated[
+    float, _Positive(noun="a number of milliseconds", most=1e7, decimals=3, example=250.0)
+]
 _Usd = Annotated[
     float, _Positive(noun="a price in US dollars per hour", most=1e6, decimals=3, example=32.773)
 ]
@@ -112,22 +115,53 @@ class ReplicaDemand(_Class):
     """Whole GPUs of a replica, all on one node. None: a partition, or one whole GPU."""
 
 
+class Measurement(SpecModel):
+    """A point of the curve of one replica on one device, such as of one batch size."""
+
+    requests_per_second: _Rate
+    latency_ms: _Milliseconds
+    """The latency at this rate, in the statistic of the objective, such as its 99th percentile."""
+
+
+def _throughput_tag(value: Any) -> str:
+    return "rate" if value is None or isinstance(value, int | float | str) else "measurements"
+
+
+_Throughput = Annotated[
+    Annotated[_Rate, Tag("rate")]
+    | Annotated[
+        Annotated[
+            tuple[Measurement, ...],
+            NotEmpty(
+                why="the device would serve nothing", instead="list a measurement, or write a rate"
+            ),
+        ],
+        Tag("measurements"),
+    ],
+    Discriminator(_throughput_tag),
+]
+
+
 class RateDemand(_Class):
     """A service with a rate of requests, and the rate that one replica on each device serves."""
 
     requests_per_second: _Rate
+    latency_ms: _Milliseconds | None = None
+    """The latency objective. Of a device's measurements the highest rate within it counts. A rate
+    without a latency counts as it is.
+    """
     throughput: Annotated[
         Mapping[
             _GpuModel,
             Annotated[
-                Mapping[ProfileName | Literal["whole"], _Rate],
+                Mapping[ProfileName | Literal["whole"], _Throughput],
                 NotEmpty(why="no device would do", instead="list at least one profile"),
             ],
         ],
         NotEmpty(why="no GPU would do", instead="list at least one GPU model"),
     ]
-    """GPU model -> MIG profile, or `whole` -> requests per second of one replica, measured within
-    its latency objective.
+    """GPU model -> MIG profile, or `whole` -> requests per second of one replica within its latency
+    objective, or a list of measurements.
     """
 
 
