@@ -13,15 +13,23 @@ from slicewright.exit_codes import VERIFIED
 
 SHELLS: Final = ("bash", "zsh", "fish")
 
-_BASH_AND_ZSH: Final = """\
+_BASH_AND_ZSH: Final = r"""
 _slicewright_stack_names() {
-  local directory=$PWD file
+  local directory=$PWD stacks=stacks file
   while [ -n "$directory" ] && [ ! -f "$directory/Pulumi.yaml" ]; do directory=${directory%/*}; done
-  [ -f "$directory/Pulumi.yaml" ] || directory=$PWD
-  command find "$directory/stacks" -maxdepth 1 -name 'Pulumi.?*.yaml' 2>/dev/null |
+  if [ -f "$directory/Pulumi.yaml" ]; then
+    stacks=$(command sed -n \
+      "s/^stackConfigDir:[[:space:]]*['\"]\{0,1\}\([^'\"#]*[^'\"#[:space:]]\).*/\1/p" \
+      "$directory/Pulumi.yaml")
+    stacks=${stacks:-.}
+  else
+    directory=$PWD
+  fi
+  case $stacks in /*) ;; *) stacks=$directory/$stacks ;; esac
+  command find "$stacks" -maxdepth 1 -name 'Pulumi.?*.yaml' 2>/dev/null |
     while IFS= read -r file; do
       file=${file##*/Pulumi.}
-      printf '%s\\n' "${file%.yaml}"
+      printf '%s\n' "${file%.yaml}"
     done
 }
 """
@@ -39,15 +47,23 @@ _slicewright_stacks() {
   compadd -a names
 }
 """
-_FISH: Final = """\
+_FISH: Final = r"""
 function _slicewright_stacks
   set -l directory $PWD
+  set -l stacks stacks
   while test -n "$directory"; and not test -f "$directory/Pulumi.yaml"
     set directory (string replace -r '/[^/]*$' '' -- $directory)
   end
-  test -f "$directory/Pulumi.yaml"; or set directory $PWD
-  for file in $directory/stacks/Pulumi.?*.yaml
-    string replace -r '^.*/Pulumi\\.(.+)\\.yaml$' '$1' -- $file
+  if test -f "$directory/Pulumi.yaml"
+    set stacks (string replace -rf '^stackConfigDir:\s*["\']?([^"\'#]*[^"\'#\s]).*$' '$1' \
+      < "$directory/Pulumi.yaml")
+    test -n "$stacks"; or set stacks .
+  else
+    set directory $PWD
+  end
+  string match -q '/*' -- $stacks; or set stacks $directory/$stacks
+  for file in $stacks/Pulumi.?*.yaml
+    string replace -r '^.*/Pulumi\.(.+)\.yaml$' '$1' -- $file
   end
 end
 """

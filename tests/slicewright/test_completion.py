@@ -28,7 +28,7 @@ INSTALLED = [shell for shell in _ASK if shutil.which(shell)]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "Pulumi.yaml").write_text("name: p\n")
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nstackConfigDir: stacks\n")
     (tmp_path / "stacks").mkdir()
     for name in ("gke-dev", "gke-prod.eu", "eks one"):
         (tmp_path / f"stacks/Pulumi.{name}.yaml").write_text("config: {}\n")
@@ -78,6 +78,25 @@ def test_stack_names_complete_in_the_project_and_below(
     for directory in (project, project / "below/here"):
         assert candidates(shell, f"slicewright {line}", directory, capsys) == stacks
     assert candidates(shell, f"slicewright {line}gke-p", project, capsys) == ["gke-prod.eu"]
+
+
+@pytest.mark.parametrize("shell", INSTALLED)
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ("", "."),
+        ("stackConfigDir: 'my envs'  # all", "my envs"),
+        ('stackConfigDir: "deploy/stacks"', "deploy/stacks"),
+        ("stackConfigDir:   deploy # here", "deploy"),
+    ],
+)
+def test_stack_names_complete_where_the_project_keeps_its_stack_files(
+    setting: str, where: str, shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(f"name: p\n{setting}\nruntime: python\n")
+    (tmp_path / where).mkdir(parents=True, exist_ok=True)
+    (tmp_path / where / "Pulumi.dev.yaml").write_text("config: {}\n")
+    assert candidates(shell, "slicewright check -s ", tmp_path, capsys) == ["dev"]
 
 
 @pytest.mark.parametrize("shell", INSTALLED)
