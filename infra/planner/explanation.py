@@ -56,12 +56,28 @@ def obstacles(problem: Problem) -> tuple[Obstacle, ...]:
     )
     return tuple(
         Obstacle(limit=name, classes=hopeless)
-        for name, limits in _without_each(problem.limits)
-        if _attempt(replace(problem, limits=limits)).answer is not None
+        for name, without in _without_each(problem)
+        if _attempt(without).answer is not None
     )
 
 
-def _without_each(limits: Limits) -> Iterator[tuple[str, Limits]]:
+def _without_each(problem: Problem) -> Iterator[tuple[str, Problem]]:
+    """Yields each limit, and the problem without it."""
+    for name, limits in _other_limits(problem.limits):
+        yield name, replace(problem, limits=limits)
+    for node in sorted(problem.node_types, key=lambda node: node.name):
+        if node.most is not None:
+            unlimited = (
+                replace(other, most=None) if other is node else other
+                for other in problem.node_types
+            )
+            yield (
+                f"max_machines.{node.name}: {node.most}",
+                replace(problem, node_types=tuple(unlimited)),
+            )
+
+
+def _other_limits(limits: Limits) -> Iterator[tuple[str, Limits]]:
     if limits.pools is not None:
         yield f"max_pools: {limits.pools}", replace(limits, pools=None)
     if limits.nodes is not None:
@@ -106,10 +122,7 @@ def comparison(problem: Problem, time_sliced: Problem) -> Mapping[str, Attempt]:
         "uniform layouts": replace(
             problem, node_types=tuple(map(_only_uniform, problem.node_types))
         ),
-        **{
-            f"without {name}": replace(problem, limits=limits)
-            for name, limits in _without_each(problem.limits)
-        },
+        **{f"without {name}": without for name, without in _without_each(problem)},
     }
     return {rule: _attempt(restricted) for rule, restricted in rules.items()}
 

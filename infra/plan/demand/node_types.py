@@ -30,7 +30,8 @@ def node_types(
     for name in sorted(set(chosen) & set(machines)):
         cost = cost_of(machines[name], demand, region)
         if cost is not None:
-            priced.append(_node_type(machines[name], cost, fleet))
+            most = demand.max_machines.get(name)
+            priced.append(_node_type(machines[name], cost, fleet, most))
         elif demand.machine_types is not None:
             yield refuse(
                 ("demand", "machine_types", demand.machine_types.index(name)),
@@ -54,14 +55,18 @@ def _check_names(demand: stack_file.Demand, machines: Mapping[str, Machine]) -> 
         if name not in machines:
             path = ("demand", "machine_types", i)
             yield refuse(path, f"{name} is no machine type with GPUs", nearest(name, [*machines]))
-    for name in demand.usd_per_hour:
-        if name not in machines:
-            yield refuse(
-                ("demand", "usd_per_hour", name),
-                f"{name} is no machine type with GPUs",
-                nearest(name, [*machines]),
-                in_key=True,
-            )
+    for key, names in (
+        ("usd_per_hour", [*demand.usd_per_hour]),
+        ("max_machines", [*demand.max_machines]),
+    ):
+        for name in names:
+            if name not in machines:
+                yield refuse(
+                    ("demand", key, name),
+                    f"{name} is no machine type with GPUs",
+                    nearest(name, [*machines]),
+                    in_key=True,
+                )
 
 
 def region_of(fleet: CloudFleet) -> str:
@@ -98,7 +103,9 @@ def _price_source(fleet: CloudFleet, demand: stack_file.Demand, name: str) -> st
     return f"list price of {price.date or 'no known date'} in {region}"
 
 
-def _node_type(machine: Machine, cost: int, fleet: CloudFleet) -> planner.NodeType:
+def _node_type(
+    machine: Machine, cost: int, fleet: CloudFleet, most: int | None
+) -> planner.NodeType:
     assert machine.gpu is not None
     if isinstance(fleet, stack_file.EksFleet):
         return planner.node_type(
@@ -107,6 +114,7 @@ def _node_type(machine: Machine, cost: int, fleet: CloudFleet) -> planner.NodeTy
             gpus=machine.gpu_count,
             cost=cost,
             partitioner="operator",
+            most=most,
         )
     # With `mode: operator`, GKE's nodes could have any layout, but GKE's own way needs no operator.
     accelerator = catalog.load().accelerators[machine.accelerator or ""]
@@ -117,4 +125,5 @@ def _node_type(machine: Machine, cost: int, fleet: CloudFleet) -> planner.NodeTy
         cost=cost,
         partitioner="native",
         sizes=accelerator.sizes,
+        most=most,
     )

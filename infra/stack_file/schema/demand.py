@@ -195,6 +195,10 @@ class Demand(SpecModel):
         default_factory=dict
     )
     """GPU model -> the maximum number of its GPUs, such as a quota."""
+    max_machines: Mapping[_MachineType, Annotated[int, _count("node", 100_000, 0)]] = Field(
+        default_factory=dict
+    )
+    """Machine type -> the maximum number of its nodes, such as a reservation."""
     headroom_percent: Annotated[int, _count("percent", 1000, 0)] = 0
     """The demand that is planned beyond the stated one, in percent of it."""
     spare_nodes: Annotated[int, _count("node", 100, 0)] = 0

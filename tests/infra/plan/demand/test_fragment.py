@@ -14,6 +14,7 @@ from slicewright.infra import plan, planner, stack_file
 from slicewright.infra.plan.demand.fragment import fragment, node_pools
 from slicewright.infra.plan.demand.problem import read_demand
 from slicewright.infra.planner.candidates import WHOLE
+from slicewright.infra.planner.explanation import comparison
 
 EKS = """
 config:
@@ -87,6 +88,19 @@ def test_a_changed_price_changes_the_hash_of_the_input(tmp_path: Path) -> None:
     ]
 
 
+def test_no_machine_type_has_more_nodes_than_its_limit(tmp_path: Path) -> None:
+    unlimited = planned(tmp_path, GKE)[1]
+    nodes = Counter({pool.node_type.name: pool.nodes for pool in unlimited.pools})
+    ((name, most),) = nodes.most_common(1)
+    limit = f"      max_machines: {{ {name}: {most - 1} }}\n      classes:"
+    problem, limited, _ = planned(tmp_path, GKE.replace("      classes:", limit))
+    assert sum(p.nodes for p in limited.pools if p.node_type.name == name) < most
+    assert limited.bounds.objective > unlimited.bounds.objective
+    without = comparison(problem, problem)[f"without max_machines.{name}: {most - 1}"]
+    assert without.answer is not None
+    assert without.answer.bounds.objective == unlimited.bounds.objective
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
@@ -96,6 +110,11 @@ def test_a_changed_price_changes_the_hash_of_the_input(tmp_path: Path) -> None:
         ("H100-80: {", "H100-81: {", "no device under throughput is on an allowed GPU"),
         ("requests_per_second: 900", "requests_per_second: -1", "above 0"),
         ("replicas: 60", "replicas: 0", "must be at least 1"),
+        (
+            "      classes:",
+            "      max_machines: { p5.4xlarg: 2 }\n      classes:",
+            "did you mean p5.4xlarge?",
+        ),
         ("    demand:", "    demands:", "demand"),
     ],
 )
