@@ -24,7 +24,8 @@ from slicewright.infra.plan.demand.changes import (
     with_living_nodes,
 )
 from slicewright.infra.plan.demand.fragment import fragment
-from slicewright.infra.plan.demand.node_types import CloudFleet, price_sources
+from slicewright.infra.plan.demand.node_types import price_sources
+from slicewright.infra.plan.demand.offers import CloudFleet
 from slicewright.infra.plan.demand.problem import read_demand
 from slicewright.infra.plan.demand.time_slicing import time_sliced
 from slicewright.infra.plan.machines.prices import HOURS_PER_MONTH

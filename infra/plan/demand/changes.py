@@ -9,7 +9,8 @@ from typing import Any, Literal
 from slicewright.infra.catalog import Machine
 from slicewright.infra.geometry import Layout
 from slicewright.infra.plan.demand.fragment import node_pool
-from slicewright.infra.plan.demand.node_types import CloudFleet, cost_of, region_of
+from slicewright.infra.plan.demand.node_types import cost_of
+from slicewright.infra.plan.demand.offers import CloudFleet, region_of
 from slicewright.infra.plan.model.fleets import FleetPlan
 from slicewright.infra.plan.model.pools import CloudSettings
 from slicewright.infra.planner import Answer, NodeType, Pool, Problem

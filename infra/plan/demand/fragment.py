@@ -10,7 +10,8 @@ from typing import Any, Final
 import yaml
 
 from slicewright.infra import catalog
-from slicewright.infra.plan.demand.node_types import CloudFleet, price_sources, region_of
+from slicewright.infra.plan.demand.node_types import price_sources
+from slicewright.infra.plan.demand.offers import CloudFleet, region_of, zones_for
 from slicewright.infra.planner import Answer, Pool, Problem
 from slicewright.infra.planner.certificate import certificate
 from slicewright.infra.stack_file import GkeFleet
@@ -44,9 +45,9 @@ def node_pool(fleet: CloudFleet, pool: Pool) -> dict[str, Any]:
         "machine_type": pool.node_type.name,
         "nodes": {"count": pool.nodes},
     }
+    if zones := _pool_zones(fleet, pool):
+        node_pool["zones"] = zones
     if isinstance(fleet, GkeFleet):
-        if zones := _pool_zones(fleet, pool):
-            node_pool["zones"] = zones
         if disk := _disk(pool):
             node_pool["disk"] = disk
         if pool.layout:
@@ -86,11 +87,14 @@ def _disk(pool: Pool) -> dict[str, str] | None:
     return {"type": machine.boot_disks[0]}
 
 
-def _pool_zones(fleet: GkeFleet, pool: Pool) -> Sequence[str] | None:
-    """Returns one zone with the machine type. None: a zonal cluster has its own."""
-    region = region_of(fleet)
-    if fleet.cluster.location != region:
-        return None
-    machine = catalog.load().machines["gke", pool.node_type.name]
-    zones = machine.zones or catalog.gcp().zones.get(region, ())
-    return [next(zone for zone in zones if zone.startswith(f"{region}-"))]
+def _pool_zones(fleet: CloudFleet, pool: Pool) -> Sequence[str] | None:
+    """Returns one zone with the machine type. None: by default the pool has one, or it is unknown.
+
+    A pool has the zone of a zonal cluster on GKE, and on EKS the first zone of the cluster.
+    """
+    zones = zones_for(fleet, catalog.load().machines[fleet.cloud, pool.node_type.name])
+    if isinstance(fleet, GkeFleet):
+        by_default = fleet.cluster.location if fleet.cluster.location != region_of(fleet) else None
+    else:
+        by_default = (fleet.cluster.zones or (None,))[0]
+    return None if not zones or by_default in zones else [zones[0]]

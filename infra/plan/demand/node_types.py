@@ -7,10 +7,8 @@ from decimal import ROUND_CEILING, Decimal
 
 from slicewright.infra import catalog, planner, stack_file
 from slicewright.infra.catalog import Machine
+from slicewright.infra.plan.demand.offers import CloudFleet, region_of, zones_for
 from slicewright.infra.plan.findings import CATALOG, Checked, nearest, refuse, rule
-from slicewright.infra.plan.machines.regions import region_of_location
-
-CloudFleet = stack_file.GkeFleet | stack_file.EksFleet
 
 
 @rule("demand-price")
@@ -25,9 +23,12 @@ def node_types(
         if cloud == fleet.cloud and machine.gpu is not None
     }
     yield from _check_names(demand, machines)
+    yield from _check_offers(fleet, demand, machines)
     chosen = machines if demand.machine_types is None else demand.machine_types
     priced = []
     for name in sorted(set(chosen) & set(machines)):
+        if zones_for(fleet, machines[name]) == ():
+            continue
         cost = cost_of(machines[name], demand, region)
         if cost is not None:
             most = demand.max_machines.get(name)
@@ -42,7 +43,8 @@ def node_types(
     if not priced and demand.machine_types is None:
         yield refuse(
             ("demand",),
-            f"no GPU machine type has a known list price in {region}",
+            f"no GPU machine type that the cluster's zones offer has a known list price in "
+            f"{region}",
             "state prices under demand.usd_per_hour",
             CATALOG,
         )
@@ -69,11 +71,18 @@ def _check_names(demand: stack_file.Demand, machines: Mapping[str, Machine]) -> 
                 )
 
 
-def region_of(fleet: CloudFleet) -> str:
-    """Returns the region of the cluster."""
-    if isinstance(fleet, stack_file.EksFleet):
-        return fleet.cluster.region
-    return region_of_location(fleet.cluster.location)
+@rule("demand-offer")
+def _check_offers(
+    fleet: CloudFleet, demand: stack_file.Demand, machines: Mapping[str, Machine]
+) -> Checked[None]:
+    for i, name in enumerate(demand.machine_types or ()):
+        if name in machines and zones_for(fleet, machines[name]) == ():
+            yield refuse(
+                ("demand", "machine_types", i),
+                f"{name} is offered in no zone of the cluster, as far as the catalog knows",
+                "leave it out, or write a location or zones of the cluster that have it",
+                CATALOG,
+            )
 
 
 def cost_of(machine: Machine, demand: stack_file.Demand, region: str) -> int | None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from slicewright.infra import stack_file
 from slicewright.infra.plan.demand.classes import demand_class
-from slicewright.infra.plan.demand.node_types import CloudFleet, node_types
+from slicewright.infra.plan.demand.node_types import node_types
+from slicewright.infra.plan.demand.offers import CloudFleet
 from slicewright.infra.plan.findings import Checked, collect, refuse, rule
 from slicewright.infra.planner import Limits, Problem
 from slicewright.infra.stack_file import SpecError

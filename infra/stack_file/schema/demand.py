@@ -185,8 +185,8 @@ class Demand(SpecModel):
     objective: Literal["cost", "gpus", "nodes"] = "cost"
     """The quantity to minimise. `cost`: the list prices of the nodes."""
     machine_types: _MachineTypes = None
-    """The machine types of the pools. By default all GPU machine types of the region with a list
-    price.
+    """The machine types of the pools. By default all GPU machine types with a list price in the
+    region and a zone of the cluster that offers them.
     """
     max_pools: Annotated[int, _count("pool", 40)] = 4
     """The maximum number of pools: an autoscaler needs one for each layout of a machine type."""

@@ -45,7 +45,7 @@ NONE_IF_EMPTY = frozenset(
             for kind in ("Container", "Triton", "Vllm")
             for key in ("image_pull_secrets", "env", "secrets")
         ),
-        *("Demand.max_gpus", "Demand.usd_per_hour"),
+        *("Demand.max_gpus", "Demand.max_machines", "Demand.usd_per_hour"),
         *("TritonWorkload.extra_args", "VllmWorkload.extra_args"),
     }
 )
