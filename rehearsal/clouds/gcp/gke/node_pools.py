@@ -109,9 +109,10 @@ class NodePools:
         """The pool as GetNodePool answers."""
         pool = {k: v for k, v in item["pool"].items() if k != "etag_seed"}
         project = item["key"].split("/")[1]
+        group = f"gke-{pool['name']}-{item['pool']['etag_seed']}-grp"
         pool["instanceGroupUrls"] = [
             f"https://www.googleapis.com/compute/v1/projects/{project}/zones/{zone}/"
-            f"instanceGroupManagers/gke-{pool['name']}-{pool['etag'][:4]}-grp"
+            f"instanceGroupManagers/{group}"
             for zone in pool["locations"]
         ]
         if item["gke_gpu_taint"]:

@@ -78,7 +78,7 @@ def test_pods_for_which_a_node_is_added_have_the_autoscalers_event(gcp, h100) ->
     look(gcp, waiting("a"), waiting("b", nodeSelector={"kind": "other"}))
     (event,) = events(gcp)
     assert (event["involvedObject"]["name"], event["reason"]) == ("a", "TriggeredScaleUp")
-    group = r"https://.*/zones/us-central1-c/instanceGroups/gke-pool-\w+-grp"
+    group = r"https://.*/zones/us-central1-c/instanceGroups/gke-pool-[0-9a-f]{8}-grp"
     message = re.escape("pod triggered scale-up: [{") + group + re.escape(" 0->1 (max: 3)}]")
     assert re.fullmatch(message, event["message"])
 
