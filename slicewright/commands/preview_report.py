@@ -111,15 +111,15 @@ def _read(parsed: argparse.Namespace, file: Path) -> _Change:
 def _read_before(name: str) -> plan.FleetPlan:
     """Raises SpecError, and _BadInput if the base files of the old stack file are missing."""
     try:
-        stack_file.read(Path(name), name=name)
+        source = stack_file.read(Path(name), name=name)
     except stack_file.BaseNotReadable as e:
         raise _BadInput(
             f"--before: {stack_file.plain(str(e))}; a stack file with extends is compared in a "
             "checkout of its commit, beside its base files (docs/how-to/review-changes.md)"
         ) from None
-    except stack_file.NotReadable:
-        pass  # `read_file` raises it as a SpecError
-    return plan.read_file(Path(name), name=name)
+    except stack_file.NotReadable as e:
+        raise stack_file.unreadable(str(e), name) from None
+    return plan.read_source(source)
 
 
 def _report(file: Path, change: _Change, living: str, unread: Sequence[UnreadObject]) -> int:

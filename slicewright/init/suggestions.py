@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from slicewright.infra import catalog, stack_file
+from slicewright.infra import catalog
 from slicewright.infra.catalog import Gpu, Machine
+from slicewright.infra.plan.machines.boot_disks import required_boot_disk
 from slicewright.init.answers import Answers
 
 _REGIONS: Final = {"gke": "us-central1", "eks": "us-east-1"}
@@ -80,8 +81,7 @@ def gke_zone(answers: Answers) -> str:
 def gke_boot_disk(answers: Answers) -> str | None:
     """The type of boot disk for a machine type that cannot boot from the default one."""
     machine = catalog.load().machines.get(("gke", answers.machine_type))
-    types = () if machine is None else machine.boot_disks or ()
-    return next(iter(types), None) if stack_file.GkeDisk().type not in types else None
+    return None if machine is None else required_boot_disk(machine)
 
 
 def eks_zones(answers: Answers) -> tuple[str, ...]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from slicewright.apis.names import NAMESPACE
+from slicewright.infra.plan.demand.class_names import class_name
 from slicewright.infra.plan.demand.pod_devices import classes_of_pods, requested_devices
 
 _OF_NODES: Final = ("DaemonSet", "Node")
 """Owners whose pods come with each node: they are no demand."""
-_LONGEST_NAME: Final = 40
 _HASH_LABEL: Final = "pod-template-hash"
 _Devices = tuple[tuple[str, int], ...]
 
@@ -32,7 +31,7 @@ def classes_of_cluster(pods: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
         if devices and (owner := _owner(metadata)):
             numbers.setdefault(owner, Counter())[tuple(sorted(devices.items()))] += 1
     classes = [
-        demand for owner, alike in numbers.items() for demand in _classes(_label(owner), alike)
+        demand for owner, alike in numbers.items() for demand in _classes(class_name(owner), alike)
     ]
     return sorted(_numbered(classes), key=lambda demand: str(demand["name"]))
 
@@ -73,7 +72,3 @@ def _numbered(classes: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         names[demand["name"]] += 1
         number = names[demand["name"]]
         yield demand if number == 1 else demand | {"name": f"{demand['name']}-{number}"}
-
-
-def _label(owner: str) -> str:
-    return re.sub("[^a-z0-9]+", "-", owner.lower())[:_LONGEST_NAME].strip("-")

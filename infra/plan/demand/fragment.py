@@ -12,10 +12,10 @@ import yaml
 from slicewright.infra import catalog
 from slicewright.infra.plan.demand.node_types import price_sources
 from slicewright.infra.plan.demand.offers import CloudFleet, region_of, zones_for
+from slicewright.infra.plan.machines.boot_disks import required_boot_disk
 from slicewright.infra.planner import Answer, Pool, Problem
 from slicewright.infra.planner.certificate import certificate
 from slicewright.infra.stack_file import GkeFleet
-from slicewright.infra.stack_file.schema.gke.pools import GkeDisk
 
 _LONGEST_NAME: Final = 40
 
@@ -48,8 +48,9 @@ def node_pool(fleet: CloudFleet, pool: Pool) -> dict[str, Any]:
     if zones := _pool_zones(fleet, pool):
         node_pool["zones"] = zones
     if isinstance(fleet, GkeFleet):
-        if disk := _disk(pool):
-            node_pool["disk"] = disk
+        machine = catalog.load().machines["gke", pool.node_type.name]
+        if disk := required_boot_disk(machine):
+            node_pool["disk"] = {"type": disk}
         if pool.layout:
             (profile,) = pool.layout
             node_pool["partition"] = {"mode": "native", "profile": profile}
@@ -77,14 +78,6 @@ def _shortened(label: str, pool: Pool) -> str:
     content = f"{pool.node_type.name} {sorted(pool.layout.items())}"
     digest = hashlib.sha256(content.encode()).hexdigest()[:6]
     return f"{short[: _LONGEST_NAME - 7]}-{digest}"
-
-
-def _disk(pool: Pool) -> dict[str, str] | None:
-    """Returns a type of boot disk that the machine type can have. None: the default."""
-    machine = catalog.load().machines["gke", pool.node_type.name]
-    if machine.boot_disks is None or GkeDisk().type in machine.boot_disks:
-        return None
-    return {"type": machine.boot_disks[0]}
 
 
 def _pool_zones(fleet: CloudFleet, pool: Pool) -> Sequence[str] | None:

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Final
 
 from slicewright.infra import catalog
+from slicewright.infra.plan.demand.class_names import class_name
 from slicewright.infra.plan.demand.concurrency import Interval
 
 MOST_REPLICAS: Final = 10_000_000
@@ -26,7 +27,6 @@ _LARGEST_PARTITION: Final = 4
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?(e\+?[0-9]{1,2})?", re.ASCII | re.I)
 _DEVICES: Final = ("gpu_memory_mib", "gpu_share", "gpus")
 _OPENB: Final = {"num_gpu", "gpu_milli"}
-_LONGEST_NAME: Final = 40
 _LONGEST_QUOTE: Final = 40
 
 
@@ -152,7 +152,7 @@ def _plain_row(cells: _Cells, timed: bool) -> TraceRow:
         if end is None and start is not None and duration is not None:
             end = start + duration
         interval = _interval(cells, start, end, replicas)
-    name = re.sub("[^a-z0-9]+", "-", cells.text("class").lower())[:_LONGEST_NAME].strip("-")
+    name = class_name(cells.text("class"))
     return TraceRow(name=name, device=_device(cells), replicas=replicas, interval=interval)
 
 
