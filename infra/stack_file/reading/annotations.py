@@ -143,6 +143,16 @@ def example(annotation: Any) -> Any:
     return {bool: False, int: 1}.get(annotation, "text")
 
 
+def example_list(annotation: Any) -> list[Any]:
+    """A small valid list of the type. For a union, of its first member that is a list."""
+    value = example(annotation)
+    if isinstance(value, list):
+        return value
+    members = _union_members(_unwrap(annotation)).values()
+    lists = (member for member in map(_unwrap, members) if get_origin(member) is tuple)
+    return list(example(next(lists)))
+
+
 def _unwrap(annotation: Any) -> Any:
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]

@@ -7,7 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from slicewright.infra.stack_file.reading.annotations import constraints_of, example, keys_of
+from slicewright.infra.stack_file.reading.annotations import (
+    constraints_of,
+    example,
+    example_list,
+    keys_of,
+)
 from slicewright.infra.stack_file.reading.formatting import flow_style
 from slicewright.infra.stack_file.schema.constraints import (
     ConstraintError,
@@ -61,7 +66,7 @@ def coerce(expected: str, actual: Any, annotation: Any, as_written: str | None) 
         case "true or false":
             return _coerce_to_boolean(actual)
         case "a list":
-            return _coerce_to_list(actual, example(annotation))
+            return _coerce_to_list(actual, example_list(annotation))
         case _:
             return _coerce_to_mapping(actual, annotation)
 

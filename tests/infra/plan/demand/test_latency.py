@@ -66,6 +66,12 @@ def test_the_highest_rate_within_the_objective_counts(tmp_path: Path) -> None:
         ("latency_ms: 40\n", "latency_ms: 40ms\n", "demand.classes[0].latency_ms", "a unit: 40"),
         (
             "[{ requests_per_second: 400, latency_ms: 40.001 }]",
+            "{ requests_per_second: 400, latency_ms: 40.001 }",
+            'demand.classes[0].throughput.H100-80."3g.40gb"',
+            "write it as a list",
+        ),
+        (
+            "[{ requests_per_second: 400, latency_ms: 40.001 }]",
             "[]",
             'demand.classes[0].throughput.H100-80."3g.40gb"',
             "list a measurement",
